@@ -1,9 +1,9 @@
 # supervise LOG MARKER PROGRAM ARGUMENT...
-# Runs a program until it ends or until our standard input ends, which is when whoever started us is
-# gone. Prints the program's process id. MARKER exists as long as the program may be running.
+# Runs a program until it ends, or until standard input ends because the process that started this script has ended.
+# Prints the program's process id. MARKER exists as long as the program may be running.
 log=$1 marker=$2
 shift 2
-# The kernel hangs up a group that holds a stopped process when whoever started it is gone.
+# The kernel sends SIGHUP to a process group with a stopped process when the process that started it has ended.
 trap '' HUP
 exec 3<&0
 : >"$marker"

@@ -310,7 +310,7 @@ impl ExpectedFindings {
                 uids.get(&about.object).is_some_and(|uid| *uid != about.uid)
             };
             let old = cluster.reported().find(is_old);
-            ensure!(old.is_none(), "reports: about an object that was there before: {old:?}");
+            ensure!(old.is_none(), "reports: about an earlier object: {old:?}");
             let skipped = cluster.reported().filter_map(|entry| skipped(entry, &entry["resources"][0])).collect();
             same("reports, skipped", &skipped, &self.skipped)?;
         }
@@ -460,8 +460,8 @@ impl ExpectedFindings {
         };
         for result in ["fail", "warn", "error"] {
             let label = format!("result=\"{result}\"");
-            let is_meant = |line: &&str| line.starts_with("kaudit_violations{") && line.contains(&label);
-            let sum = |metrics: &String| metrics.lines().filter(is_meant).filter_map(value).sum();
+            let matches = |line: &&str| line.starts_with("kaudit_violations{") && line.contains(&label);
+            let sum = |metrics: &String| metrics.lines().filter(matches).filter_map(value).sum();
             let expected = self.listed.iter().filter(|finding| finding.result == result).count();
             let counts: Vec<usize> = metrics.iter().map(sum).collect();
             let counts = if settings.sharded { vec![counts.iter().sum()] } else { counts };
@@ -538,7 +538,7 @@ impl ExpectedFindings {
             .chain(found(true))
             .filter(|finding| finding.result != "error")
             .find(|finding| !right.iter().any(|one| one.listed.contains(finding) || one.covered.contains(finding)));
-        ensure!(wrong.is_none(), "it says {wrong:?}");
+        ensure!(wrong.is_none(), "it has a wrong result: {wrong:?}");
         ensure!(result["complete"] == false, "it is complete");
         let expected = if found(false).any(|finding| finding.result == "fail") { 1 } else { 3 };
         ensure!(code == expected, "it ends with {code}, not {expected}");

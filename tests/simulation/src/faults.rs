@@ -95,30 +95,36 @@ impl FaultRates {
     }
 
     /// Returns rates that delay every response for these resources.
-    pub fn late(what: Outage, random: &mut Rng) -> Self {
+    pub fn late(outage: Outage, random: &mut Rng) -> Self {
         let time = Duration::from_millis(random.u64(1_000..20_000));
         let requests = vec![(RequestFault::DelayAnswer(time), 1_000)];
-        Self { seed: random.u64(..), requests, only: Some(what), ..Self::default() }
+        Self { seed: random.u64(..), requests, only: Some(outage), ..Self::default() }
     }
 
     /// Returns rates with which these resources cannot be read.
-    pub fn unreadable(what: Outage, random: &mut Rng) -> Self {
+    pub fn unreadable(outage: Outage, random: &mut Rng) -> Self {
         let code = if random.bool() { 403 } else { 503 };
         let requests = vec![(RequestFault::Refuse(code, None), 1_000)];
-        Self { seed: random.u64(..), requests, only: Some(what), ..Self::default() }
+        Self { seed: random.u64(..), requests, only: Some(outage), ..Self::default() }
     }
 
     /// Returns rates with which every request for these resources fails.
-    pub fn outage(what: Outage, random: &mut Rng) -> Self {
+    pub fn outage(outage: Outage, random: &mut Rng) -> Self {
         let fault = match random.u8(..5) {
             0 => RequestFault::Refuse(503, None),
             1 => RequestFault::ConnectError,
             2 => RequestFault::Hang,
-            3 if !matches!(what, Outage::Kind(_)) => RequestFault::Refuse(403, None),
+            3 if !matches!(outage, Outage::Kind(_)) => RequestFault::Refuse(403, None),
             _ => RequestFault::HangAnswer,
         };
         let only_writes = matches!(fault, RequestFault::Refuse(403, _));
-        Self { only_writes, seed: random.u64(..), requests: vec![(fault, 1_000)], only: Some(what), ..Self::default() }
+        Self {
+            only_writes,
+            seed: random.u64(..),
+            requests: vec![(fault, 1_000)],
+            only: Some(outage),
+            ..Self::default()
+        }
     }
 
     fn fault(&self, random: &mut Rng) -> RequestFault {
@@ -152,7 +158,7 @@ fn request_fault(random: &mut Rng) -> RequestFault {
 #[derive(Debug, Clone, Default)]
 pub struct SharedFaults {
     rates: Arc<Mutex<(FaultRates, Option<Rng>)>>,
-    /// The group that is missing from the next discovery, whatever the other faults.
+    /// The group that is missing from the next discovery, regardless of the other faults.
     missing: Arc<Mutex<Option<&'static str>>>,
 }
 

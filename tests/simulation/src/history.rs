@@ -12,7 +12,7 @@ use crate::{
     policies::{ObjectsByName, Policy},
 };
 
-/// A state of an object: its kind, namespace and name, and all of it.
+/// A state of an object: its kind, namespace and name, and the whole object.
 type ObjectState = ((usize, String, String), Value);
 
 /// The history of a run.
@@ -100,13 +100,16 @@ impl History {
         let is_later = |event: &&Announcement| !self.events.contains(&event.id);
         let later: Vec<&Announcement> = events.iter().filter(is_later).collect();
         for event in &later {
-            ensure!(!event.is_new || self.was_possible(&event.about), "an Event is about what never was: {event:?}");
+            ensure!(
+                !event.is_new || self.was_possible(&event.about),
+                "an Event is about a violation that never existed: {event:?}"
+            );
             ensure!(has_changed, "nothing has changed, but there is a new Event: {event:?}");
-            let stands = self.lasting.as_ref().is_some_and(|lasting| lasting.contains_key(&event.about));
-            ensure!(!stands, "what has been so all the time is announced: {event:?}");
+            let was_open = self.lasting.as_ref().is_some_and(|lasting| lasting.contains_key(&event.about));
+            ensure!(!was_open, "an Event is about a violation that was open all the time: {event:?}");
         }
         for about in cluster.changes() {
-            ensure!(self.has_changed_so(&about), "an Event is about a change that never was: {about:?}");
+            ensure!(self.change_was_possible(&about), "an Event is about a change that never happened: {about:?}");
         }
         self.lasting = None;
         let first_seen = comparison::first_seen(cluster);
@@ -133,13 +136,13 @@ impl History {
 
     /// Whether some policy can report this for a transition from any state of the object to any later one, as kaudit
     /// need not see each state.
-    fn has_changed_so(&self, about: &ViolationKey) -> bool {
+    fn change_was_possible(&self, about: &ViolationKey) -> bool {
         let policies =
             || self.policies.iter().filter(|policy| format!("{}/{}", policy.name(), policy.rule()) == about.rule);
         let states = self.states.get(&about.uid).map(Vec::as_slice).unwrap_or_default();
         states.iter().enumerate().any(|(place, ((kind, ..), old))| {
             let mut later = states[place + 1..].iter();
-            later.any(|(_, new)| policies().any(|one| one.may_say_of_change(*kind, [old, new], &about.message)))
+            later.any(|(_, new)| policies().any(|one| one.may_report_change(*kind, [old, new], &about.message)))
         })
     }
 
@@ -149,7 +152,7 @@ impl History {
             || self.policies.iter().filter(|policy| format!("{}/{}", policy.name(), policy.rule()) == about.rule);
         let states = self.states.get(&about.uid).map(Vec::as_slice).unwrap_or_default();
         states.iter().any(|((kind, namespace, name), object)| {
-            policies().any(|policy| policy.may_say((*kind, namespace, name), object, &self.clusters, &about.message))
+            policies().any(|policy| policy.may_report((*kind, namespace, name), object, &self.clusters, &about.message))
         })
     }
 }

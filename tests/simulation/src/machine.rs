@@ -21,9 +21,9 @@ const NANOSECONDS: u64 = 1_000_000_000;
 /// Maximum number of clock reads without progress: the clock cannot advance on each read, as allocators read it at
 /// times that the seed does not determine, but a loop that waits for a moment to pass must end.
 const MOST_READS: u64 = 100_000;
-/// How far it advances on each further read.
+/// How far it advances on each further read, in nanoseconds.
 const READING: u64 = 1_000_000;
-/// How long, in real time, another thread may take to wake this one when nothing else can.
+/// How long another thread may take to wake this one when nothing else can, in milliseconds of real time.
 const OTHERS: c_int = 5_000;
 /// The exit code of a simulation in a deadlock.
 pub const STUCK: i32 = 97;
@@ -158,7 +158,7 @@ pub unsafe extern "C" fn getrandom(buffer: *mut c_void, length: size_t, flags: c
 ///
 /// # Safety
 ///
-/// As that of libc: as many events can be written to `events` as `most` says.
+/// As for `epoll_wait` of libc: `events` must have space for `most` events.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn epoll_wait(epoll: c_int, events: *mut epoll_event, most: c_int, timeout: c_int) -> c_int {
     static REAL: Real = Real::new(c"epoll_wait");

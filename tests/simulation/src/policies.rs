@@ -227,8 +227,8 @@ impl Policy {
         self.kinds.into_iter().chain(self.condition.looks_up("any"))
     }
 
-    /// Returns its results for all objects at a time, without excused ones. It reads values of Secrets if they are
-    /// `full`.
+    /// Returns its results for all objects at the time `now`, without excused ones. It reads values of Secrets if
+    /// `full_secrets` is set. Objects of the kind `excluded` are not evaluated.
     pub fn findings(
         &self,
         objects: &ObjectsByName,
@@ -237,9 +237,9 @@ impl Policy {
         excluded: Option<usize>,
     ) -> BTreeSet<PolicyFinding> {
         let mut findings = BTreeSet::new();
-        let is_judged = |kind: usize| self.kinds.contains(&kind) && Some(kind) != excluded;
-        for ((kind, namespace, name), object) in objects.iter().filter(|((kind, ..), _)| is_judged(*kind)) {
-            // A rule that looks up an excluded kind fails, if it does look up an object.
+        let is_evaluated = |kind: usize| self.kinds.contains(&kind) && Some(kind) != excluded;
+        for ((kind, namespace, name), object) in objects.iter().filter(|((kind, ..), _)| is_evaluated(*kind)) {
+            // A rule that looks up objects of an excluded kind fails.
             let is_blind = excluded.is_some() && self.condition.looks_up(namespace) == excluded;
             let result = if is_blind || self.condition == PolicyCondition::Fails {
                 "error"
@@ -273,7 +273,7 @@ impl Policy {
     }
 
     /// Whether it can report this for an object in this state, with the other objects at any time.
-    pub fn may_say(
+    pub fn may_report(
         &self,
         (kind, namespace, name): (usize, &str, &str),
         object: &Value,
@@ -299,7 +299,7 @@ impl Policy {
     }
 
     /// Whether it can report this for a transition from the first state to the second.
-    pub fn may_say_of_change(&self, kind: usize, [old, new]: [&Value; 2], message: &str) -> bool {
+    pub fn may_report_change(&self, kind: usize, [old, new]: [&Value; 2], message: &str) -> bool {
         let noise = |object: &Value| object["metadata"]["annotations"]["example.com/noise"].as_str().map(str::to_owned);
         let reported = noise(old).zip(noise(new)).filter(|(old, new)| old != new);
         self.condition == PolicyCondition::NoiseStays
@@ -310,8 +310,8 @@ impl Policy {
     /// Returns the severity of its results, if it declares one.
     pub fn severity(&self) -> Option<&'static str> {
         let severities = ["low", "medium", "high"];
-        let says_so = !matches!(self.dialect, Dialect::Gatekeeper | Dialect::Kubescape);
-        says_so.then(|| severities[usize::from(self.edition) % severities.len()])
+        let has_severity = !matches!(self.dialect, Dialect::Gatekeeper | Dialect::Kubescape);
+        has_severity.then(|| severities[usize::from(self.edition) % severities.len()])
     }
 }
 

@@ -160,7 +160,7 @@ pub struct Replica {
     port: u16,
     /// The port of its page.
     page: u16,
-    line: Arc<ReplicaConnection>,
+    connection: Arc<ReplicaConnection>,
     stop: CancellationToken,
     running: JoinHandle<anyhow::Result<u8>>,
 }
@@ -177,7 +177,7 @@ impl Replica {
         settings: &ReplicaSettings,
         number: u8,
     ) -> anyhow::Result<Self> {
-        let (line, stop) = (ReplicaConnection::new(faults), CancellationToken::new());
+        let (connection, stop) = (ReplicaConnection::new(faults), CancellationToken::new());
         let mut arguments = settings.long_arguments(number);
         arguments.push(format!("-o=ndjson={STREAM}"));
         let folder = tempfile::tempdir_in(".")?;
@@ -188,8 +188,8 @@ impl Replica {
         arguments.push(format!("--notify={}", config.display()));
         let [port, page] = free_ports()?;
         arguments.extend([format!("--listen=127.0.0.1:{port}"), format!("--listen-ui=127.0.0.1:{page}")]);
-        let check = run(&arguments, server.transport(HOME, USER, Arc::clone(&line) as _), stop.clone())?;
-        Ok(Self { folder, port, page, line, stop, running: spawn_local(check) })
+        let check = run(&arguments, server.transport(HOME, USER, Arc::clone(&connection) as _), stop.clone())?;
+        Ok(Self { folder, port, page, connection, stop, running: spawn_local(check) })
     }
 
     /// Returns the response of a path.
@@ -217,12 +217,12 @@ impl Replica {
 
     /// Disconnects or reconnects it.
     pub fn disconnect(&self, is_cut: bool) {
-        self.line.cut(is_cut);
+        self.connection.cut(is_cut);
     }
 
     /// Whether it is disconnected.
     pub fn is_disconnected(&self) -> bool {
-        self.line.is_cut()
+        self.connection.is_cut()
     }
 
     /// Kills it.
@@ -231,7 +231,7 @@ impl Replica {
     ///
     /// If writing fails.
     pub fn kill(&self) -> io::Result<()> {
-        self.line.cut(true);
+        self.connection.cut(true);
         self.stop.cancel();
         fs::remove_file(self.folder.path().join(NOTIFIED))
     }
@@ -240,7 +240,7 @@ impl Replica {
     ///
     /// # Errors
     ///
-    /// If that takes too long, whatever the faults.
+    /// If that takes too long, regardless of faults.
     pub async fn stop(self) -> anyhow::Result<anyhow::Result<u8>> {
         self.stop.cancel();
         let begun = Instant::now();
@@ -253,8 +253,8 @@ impl Replica {
         ended.context("it panicked")
     }
 
-    /// Waits for the end of a killed replica, whatever its outcome.
-    pub async fn bury(self) {
+    /// Waits for the end of a killed replica and ignores its outcome.
+    pub async fn wait_for_end(self) {
         let _ended = timeout(Duration::from_mins(2), self.running).await;
     }
 
@@ -289,7 +289,7 @@ async fn get(port: u16, path: &str) -> anyhow::Result<String> {
     connection.write_all(format!("GET {path} HTTP/1.0\r\nHost: localhost\r\n\r\n").as_bytes()).await?;
     let mut answer = String::new();
     connection.read_to_string(&mut answer).await?;
-    let (head, body) = answer.split_once("\r\n\r\n").context("half an answer")?;
+    let (head, body) = answer.split_once("\r\n\r\n").context("an incomplete response")?;
     ensure!(head.starts_with("HTTP/1.0 200"), "{path}: {}", head.lines().next().unwrap_or_default());
     Ok(body.to_owned())
 }
@@ -305,7 +305,7 @@ pub async fn once(server: &ApiServer, settings: &ReplicaSettings, user: &str) ->
     let mut arguments = settings.arguments();
     arguments.extend(["--once", "-o=json=once.json"].map(str::to_owned));
     let code = run(&arguments, transport, CancellationToken::new())?.await?;
-    let text = fs::read_to_string(file).with_context(|| format!("no result beside exit code {code}"))?;
+    let text = fs::read_to_string(file).with_context(|| format!("no output, exit code {code}"))?;
     Ok((code, serde_json::from_str(&text)?))
 }
 

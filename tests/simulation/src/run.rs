@@ -53,7 +53,7 @@ pub fn run(seed: u64, steps: &[RunStep]) -> Report {
     let mut report = Report::default();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let outcome = runtime.map_err(anyhow::Error::from).and_then(|runtime| {
-        let outcome = LocalSet::new().block_on(&runtime, Box::pin(make(steps, &mut report)));
+        let outcome = LocalSet::new().block_on(&runtime, Box::pin(execute(steps, &mut report)));
         let left = runtime.metrics().num_alive_tasks();
         outcome.and_then(|()| {
             ensure!(left == 0, "{left} tasks are left");
@@ -83,7 +83,7 @@ fn note_panic(info: &PanicHookInfo<'_>) {
     PANICS.lock().unwrap_or_else(PoisonError::into_inner).push(info.to_string());
 }
 
-async fn make(steps: &[RunStep], report: &mut Report) -> anyhow::Result<()> {
+async fn execute(steps: &[RunStep], report: &mut Report) -> anyhow::Result<()> {
     let server = cluster::install();
     let mut run = RunState {
         server,
@@ -181,7 +181,7 @@ impl RunState {
         {
             self.gone_namespaces.insert(name.with_at(|at| at.3.to_owned()));
         }
-        self.make(step).await?;
+        self.execute(step).await?;
         cluster::settle(&self.server);
         if step.changes_findings() {
             self.has_changed = true;
@@ -190,7 +190,7 @@ impl RunState {
         Ok(())
     }
 
-    async fn make(&mut self, step: &RunStep) -> anyhow::Result<()> {
+    async fn execute(&mut self, step: &RunStep) -> anyhow::Result<()> {
         match step {
             RunStep::Write(name, contents) => name.write(&self.server, contents),
             RunStep::Delete(name) => {
@@ -304,7 +304,7 @@ impl RunState {
             RunStep::ChangeTimeOfDay(seconds) => machine::change_time_of_day(*seconds),
             RunStep::Freeze(milliseconds) => machine::freeze(Duration::from_millis((*milliseconds).into())),
             RunStep::BeginOutage(rates) => self.begin_outage(rates).await?,
-            _ => bail!("no way to make this step is known"),
+            _ => bail!("this step is not implemented"),
         }
         Ok(())
     }
@@ -399,10 +399,10 @@ impl RunState {
     }
 
     /// Ends all replicas.
-    async fn end(&mut self, politely: bool) -> anyhow::Result<()> {
+    async fn end(&mut self, gracefully: bool) -> anyhow::Result<()> {
         let mut outcome = Ok(());
         for (_, replica) in std::mem::take(&mut self.replicas) {
-            if politely {
+            if gracefully {
                 outcome = outcome.and(self.stop(replica).await);
             } else {
                 outcome = outcome.and(replica.kill().map_err(Into::into));
@@ -410,9 +410,9 @@ impl RunState {
             }
         }
         for replica in self.killed.drain(..) {
-            replica.bury().await;
+            replica.wait_for_end().await;
         }
-        if politely {
+        if gracefully {
             sleep(KEEPING).await;
             outcome = outcome.and(self.leases_are_free());
         }

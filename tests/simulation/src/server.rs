@@ -264,7 +264,7 @@ impl ServerState {
                 return Err(ErrorStatus::terminating(&target.kind, &target.name, &target.namespace));
             }
         }
-        self.ask(if old.is_none() { "CREATE" } else { "UPDATE" }, target, object)
+        self.call_webhooks(if old.is_none() { "CREATE" } else { "UPDATE" }, target, object)
     }
 
     fn admit_deletion(&self, target: &WriteTarget, object: &Value) -> ApiResult<()> {
@@ -272,10 +272,10 @@ impl ServerState {
         if target.kind.is("", "namespaces") && protected {
             return Err(ErrorStatus::forbidden(&target.kind, &target.name, "this namespace may not be deleted"));
         }
-        self.ask("DELETE", target, object)
+        self.call_webhooks("DELETE", target, object)
     }
 
-    fn ask(&self, operation: &str, target: &WriteTarget, object: &Value) -> ApiResult<()> {
+    fn call_webhooks(&self, operation: &str, target: &WriteTarget, object: &Value) -> ApiResult<()> {
         let refused = self.admission.as_ref().and_then(|admission| {
             let (kind, manager) = (target.kind.qualified(), &target.manager);
             admission(&Write { operation, resource: &kind, manager, object })

@@ -240,7 +240,7 @@ fn definitions_can_be_added_changed_and_removed() {
     assert!(server.get(("shop.example.com/v2", "Thing", "default", "a")).is_err());
     server.create(&definition(&["v2"])).unwrap();
     settle(&server);
-    assert!(server.list("shop.example.com/v2", "Thing", "").unwrap().is_empty(), "its objects went with it");
+    assert!(server.list("shop.example.com/v2", "Thing", "").unwrap().is_empty(), "its objects were deleted with it");
 }
 
 #[test]
@@ -257,7 +257,7 @@ fn an_earlier_state_is_restored_with_its_revision() {
     assert_eq!(names, ["a"]);
     let uid = |name: &str| server.get(("v1", "Pod", "default", name)).unwrap()["metadata"]["uid"].clone();
     server.create(&pod("b")).unwrap();
-    assert_ne!(uid("a"), uid("b"), "uids are never given twice");
+    assert_ne!(uid("a"), uid("b"), "uids are unique");
 }
 
 #[test]

@@ -60,14 +60,16 @@ impl RunState {
             let _served = replica.get("/status").await;
         }
         let is_calm = machine::elapsed() > self.disturbed + CALM;
-        self.becomes_right(if is_calm { PROMPT } else { PATIENCE }).await?;
+        self.converge(if is_calm { PROMPT } else { PATIENCE }).await?;
         let cluster = self.list();
         let has_changed = std::mem::take(&mut self.has_changed) || self.depend_on_time();
         self.history.check(&cluster, has_changed)?;
         self.note_state();
         let is_refused = |entry: &JournalEntry| entry.code == 403 && entry.carried_out;
         match self.server.requests().into_iter().find(is_refused) {
-            Some(entry) if !self.was_forbidden => bail!("it may not {} {}", entry.request.verb, entry.request.path),
+            Some(entry) if !self.was_forbidden => {
+                bail!("it has no permission to {} {}", entry.request.verb, entry.request.path)
+            }
             _ => Ok(()),
         }
     }
@@ -82,14 +84,14 @@ impl RunState {
             replica::write_policy(&self.server, &policy);
         }
         if std::mem::take(&mut self.had_faults) {
-            self.replicas_begin().await;
+            self.wait_for_replicas().await;
             self.disturbed = machine::elapsed();
         }
         self.restart_failed().await
     }
 
     /// Waits until every replica is synced, or has given up because of faults.
-    async fn replicas_begin(&self) {
+    async fn wait_for_replicas(&self) {
         let mut patience = GIVING_UP;
         for replica in self.replicas.values() {
             while !replica.has_ended() && replica.get("/readyz").await.is_err() && !patience.is_zero() {
@@ -119,7 +121,7 @@ impl RunState {
     pub(super) async fn begin_outage(&mut self, rates: &FaultRates) -> anyhow::Result<()> {
         if !self.files.policies.is_empty() {
             self.end_faults().await?;
-            self.becomes_right(PATIENCE).await.context("before the outage")?;
+            self.converge(PATIENCE).await.context("before the outage")?;
         }
         self.faults.set(rates.clone());
         self.had_faults = true;
@@ -132,16 +134,16 @@ impl RunState {
         if self.files.policies.is_empty() || self.replicas.is_empty() {
             return Ok(());
         }
-        self.becomes_so(OUTAGE, PAUSE, async |run| run.other_difference(outage).await).await
+        self.wait_until(OUTAGE, PAUSE, async |run| run.other_difference(outage).await).await
     }
 
     /// Waits for convergence.
-    async fn becomes_right(&mut self, patience: Duration) -> anyhow::Result<()> {
-        self.becomes_so(patience, PAUSE, async |run| run.difference().await).await
+    async fn converge(&mut self, patience: Duration) -> anyhow::Result<()> {
+        self.wait_until(patience, PAUSE, async |run| run.difference().await).await
     }
 
     /// Waits until `difference` succeeds, checked every `pause`, while all replicas run and controllers work.
-    async fn becomes_so(
+    async fn wait_until(
         &mut self,
         mut patience: Duration,
         pause: Duration,
@@ -179,7 +181,7 @@ impl RunState {
         if is_disturbed {
             self.restart_failed().await?;
         }
-        self.becomes_right(if is_disturbed { PATIENCE } else { REEVALUATION }).await.context("after a restart")?;
+        self.converge(if is_disturbed { PATIENCE } else { REEVALUATION }).await.context("after a restart")?;
         let depends_on_time = self.depend_on_time();
         self.history.check(&self.list(), depends_on_time).context("after a restart")?;
         // Kinds that were temporarily unreadable may have been recorded as such.
@@ -197,7 +199,7 @@ impl RunState {
             run.have_leaders().await?;
             run.compare_served(&run.expected().1).await
         };
-        self.becomes_so(PATIENCE, SHORTLY, is_served).await?;
+        self.wait_until(PATIENCE, SHORTLY, is_served).await?;
         let expected = self.expected().1;
         let before = self.list().events()?.len();
         self.stop_all().await?;
@@ -215,7 +217,7 @@ impl RunState {
     /// Fails unless there is one leader per shard or cluster: the Lease of a killed replica may not have expired.
     async fn have_leaders(&self) -> anyhow::Result<()> {
         let leaders = self.leaders().await?;
-        ensure!(leaders == usize::from(self.settings.leaders()), "{leaders} replicas lead");
+        ensure!(leaders == usize::from(self.settings.leaders()), "{leaders} replicas are leaders");
         Ok(())
     }
 
@@ -234,7 +236,7 @@ impl RunState {
             return Ok(());
         }
         self.end_faults().await?;
-        self.becomes_right(PATIENCE).await.context("before its Lease is taken")?;
+        self.converge(PATIENCE).await.context("before its Lease is taken")?;
         let leases = self.leases();
         // A single replica needs no Lease, though an earlier one of several may have left one.
         if leases.is_empty() || !self.settings.elects() {
@@ -246,12 +248,12 @@ impl RunState {
             ensure!(taken.is_ok(), "the Lease cannot be taken: {taken:?}");
         }
         sleep(NOTICED).await;
-        ensure!(self.leaders().await? == 0, "a replica leads though it has lost its Lease");
+        ensure!(self.leaders().await? == 0, "a replica is leader although it has lost its Lease");
         self.had_faults = true;
         Ok(())
     }
 
-    /// Checks that everything stays right, and that nothing is written meanwhile.
+    /// Checks that kaudit stays converged, and that nothing is written meanwhile.
     pub(super) async fn stays_quiet(&mut self) -> anyhow::Result<()> {
         if self.files.policies.is_empty() {
             return Ok(());
@@ -262,7 +264,7 @@ impl RunState {
         sleep(QUIET).await;
         // A date may have passed meanwhile.
         let patience = if self.depend_on_time() { REEVALUATION } else { Duration::ZERO };
-        self.becomes_right(patience).await.context("right before, not any more")?;
+        self.converge(patience).await.context("it had converged before")?;
         self.history.check(&self.list(), !patience.is_zero())?;
         if !patience.is_zero() {
             return Ok(());

@@ -277,7 +277,7 @@ fn decode(kind: &ResourceType, version: &str, body: &[u8]) -> ApiResult<Value> {
         let why = format!("{found} in version {version:?} cannot be handled as a {}", kind.kind);
         return Err(ErrorStatus::bad_request(why));
     }
-    let Some(map) = object.as_object_mut() else { return Err(unrecognised("it is no object")) };
+    let Some(map) = object.as_object_mut() else { return Err(unrecognised("it is not an object")) };
     map.remove("kind");
     map.remove("apiVersion");
     Ok(object)

@@ -57,7 +57,7 @@ pub(super) fn groups(user: &str) -> Vec<String> {
 }
 
 /// Returns the rules for every authenticated user.
-fn for_everybody() -> [Value; 2] {
+fn for_all_users() -> [Value; 2] {
     [
         json!({"verbs": ["get"], "nonResourceURLs": ["/api", "/api/*", "/apis", "/apis/*", "/healthz", "/livez", "/openapi",
             "/openapi/*", "/readyz", "/version", "/version/"]}),
@@ -72,7 +72,7 @@ fn for_everybody() -> [Value; 2] {
 /// If not allowed, with the problem of the bindings, or an empty text.
 pub(super) fn decide(store: &Store, user: &str, groups: &[String], attributes: &Attributes) -> Result<String, String> {
     let GrantedRules { rules, missing } = GrantedRules::of(store, user, groups, &attributes.namespace);
-    if groups.iter().any(|group| group == MASTERS) || for_everybody().iter().any(|rule| covers(rule, attributes)) {
+    if groups.iter().any(|group| group == MASTERS) || for_all_users().iter().any(|rule| covers(rule, attributes)) {
         return Ok(String::new());
     }
     if let Some((_, binding)) = rules.iter().find(|(rule, _)| covers(rule, attributes)) {

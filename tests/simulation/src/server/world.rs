@@ -62,7 +62,7 @@ impl ApiServer {
         })
     }
 
-    /// Replaces an object, whatever its current version unless the object specifies one.
+    /// Replaces an object. If the object specifies a version, it must be the current one.
     pub fn replace(&self, object: &Value) -> ApiResult<Value> {
         self.with_changes(|state| {
             let (target, mut object) = state.placed(object.clone())?;

@@ -237,11 +237,11 @@ impl ServerState {
         manage(old, &mut object, target, Timestamp::now());
         check_size(&object)?;
         let finalizers = object["metadata"]["finalizers"].as_array().is_none_or(Vec::is_empty);
-        let is_over = object["metadata"]["deletionTimestamp"].is_string()
+        let is_finished = object["metadata"]["deletionTimestamp"].is_string()
             && finalizers
             && object["metadata"]["deletionGracePeriodSeconds"].as_u64().unwrap_or_default() == 0
             && !(kind.is("", "namespaces") && has_items(&object["spec"]["finalizers"]));
-        if is_over {
+        if is_finished {
             if !target.dry_run {
                 self.take(target);
             }

@@ -67,9 +67,9 @@ impl Generator {
         {
             self.pages.push((last, captures.tokens.len() - 1));
         }
-        let ask = self.make(captures);
-        self.last = Some(ask.clone());
-        ask
+        let request = self.make(captures);
+        self.last = Some(request.clone());
+        request
     }
 
     fn make(&mut self, captures: &Captures) -> TestRequest {
@@ -281,11 +281,11 @@ impl Generator {
     fn get(&mut self) -> TestRequest {
         let kind = self.kind();
         let (path, _) = self.object_path(kind);
-        let mut ask = TestRequest::new(Method::GET, path, None);
+        let mut request = TestRequest::new(Method::GET, path, None);
         if self.one_of(4) {
-            ask.accept = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
+            request.accept = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
         }
-        ask
+        request
     }
 
     fn selectors(&mut self, kind: WrittenKind, query: &mut Vec<String>) {
@@ -335,11 +335,11 @@ impl Generator {
             _ => {}
         }
         let path = self.collection(kind);
-        let mut ask = TestRequest::new(Method::GET, format!("{path}?{}", query.join("&")), None);
+        let mut request = TestRequest::new(Method::GET, format!("{path}?{}", query.join("&")), None);
         if self.one_of(6) {
-            ask.accept = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
+            request.accept = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
         }
-        ask
+        request
     }
 
     fn watch(&mut self, captures: &Captures) -> TestRequest {
@@ -360,7 +360,7 @@ impl Generator {
     }
 
     fn as_user(&mut self) -> TestRequest {
-        let ask = match self.random.u32(0..5) {
+        let request = match self.random.u32(0..5) {
             0 => self.get(),
             1 => self.create(),
             2 => self.list(&Captures::default()),
@@ -391,7 +391,7 @@ impl Generator {
                 )
             }
         };
-        TestRequest { user: Some(USER), ..ask }
+        TestRequest { user: Some(USER), ..request }
     }
 
     /// Grants or revokes rights of the user.
@@ -482,17 +482,17 @@ impl Generator {
             12 => {
                 object["metadata"] = json!({"name": name});
                 let path = format!("{path}?fieldManager=one&force=true");
-                let mut ask = TestRequest::new(Method::PATCH, path, Some(object));
+                let mut request = TestRequest::new(Method::PATCH, path, Some(object));
                 let character =
                     self.pick(&["\u{7f}", "\u{85}", "\u{9b}", "\u{2028}", "\u{feff}", "\u{fffe}", "\u{1f600}"]);
-                ask.body = ask.body.map(|body| {
+                request.body = request.body.map(|body| {
                     body.replace(
                         "\"metadata\":{",
                         &format!("\"metadata\":{{\"annotations\":{{\"x\":\"a{character}b\"}},"),
                     )
                 });
-                ask.content_type = "application/apply-patch+yaml";
-                ask
+                request.content_type = "application/apply-patch+yaml";
+                request
             }
             _ => TestRequest::new(Method::GET, format!("{path}/{}", self.pick(&["status", "scale", "x/y"])), None),
         }

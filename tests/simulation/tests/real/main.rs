@@ -51,9 +51,9 @@ async fn both_servers_expire_versions_alike() {
     sides.prepare().await;
     let mut differences = Vec::new();
     let mut both = async |captures: &mut Captures, method: Method, path: &str, body: Option<Value>| {
-        let ask = TestRequest::new(method, path.to_owned(), body);
-        let [real, simulated] = sides.ask(&ask, captures).await;
-        captures.take(&ask, &real, &simulated);
+        let request = TestRequest::new(method, path.to_owned(), body);
+        let [real, simulated] = sides.request_both(&request, captures).await;
+        captures.take(&request, &real, &simulated);
         let (expected, found) = (captures.normal(0, &real), captures.normal(1, &simulated));
         if expected != found {
             differences.push(format!("{path}\n  {}", expected.differences(&found).join("\n  ")));
@@ -106,7 +106,7 @@ async fn compare(sides: &Sides, seed: u64) -> Result<(), String> {
     let (mut generator, mut captures) = (Generator::new(seed), Captures::default());
     for number in 0..REQUESTS {
         let request = generator.next(&captures);
-        let [real, simulated] = sides.ask(&request, &captures).await;
+        let [real, simulated] = sides.request_both(&request, &captures).await;
         captures.take(&request, &real, &simulated);
         if request.path.contains("rbac.authorization.k8s.io") {
             sides.wait_for_rights(&request.path).await;

@@ -80,10 +80,10 @@ impl Captures {
     }
 
     /// Captures values for later requests.
-    pub(crate) fn take(&mut self, ask: &TestRequest, real: &TestAnswer, simulated: &TestAnswer) {
+    pub(crate) fn take(&mut self, request: &TestRequest, real: &TestAnswer, simulated: &TestAnswer) {
         // Responses from the real server's cache may have any version.
-        let cached = ["resourceVersion=", "metadata.name", "watch="].iter().any(|part| ask.path.contains(part));
-        let is_exact = ask.method == Method::GET && !cached;
+        let cached = ["resourceVersion=", "metadata.name", "watch="].iter().any(|part| request.path.contains(part));
+        let is_exact = request.method == Method::GET && !cached;
         for (field, of_object, captured) in [
             ("resourceVersion", true, &mut self.versions),
             ("resourceVersion", false, &mut self.lists),

@@ -50,8 +50,8 @@ impl Sides {
     pub(crate) async fn prepare(&self) {
         for crd in definitions() {
             let path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions".to_owned();
-            let ask = TestRequest::new(Method::POST, path, Some(crd.clone()));
-            let [real, simulated] = self.ask(&ask, &Captures::default()).await;
+            let request = TestRequest::new(Method::POST, path, Some(crd.clone()));
+            let [real, simulated] = self.request_both(&request, &Captures::default()).await;
             assert_eq!((real.code, simulated.code), (201, 201), "{real:?} {simulated:?}");
             self.simulated.tick();
         }
@@ -95,9 +95,9 @@ impl Sides {
             let review = json!({"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview",
                 "spec": {"user": account, "groups": groups, "resourceAttributes": attributes}});
             let path = "/apis/authorization.k8s.io/v1/subjectaccessreviews".to_owned();
-            let ask = TestRequest::new(Method::POST, path, Some(review));
+            let request = TestRequest::new(Method::POST, path, Some(review));
             loop {
-                let [real, simulated] = self.ask(&ask, &Captures::default()).await;
+                let [real, simulated] = self.request_both(&request, &Captures::default()).await;
                 if real.values[0]["status"] == simulated.values[0]["status"] {
                     break;
                 }
@@ -107,32 +107,32 @@ impl Sides {
         }
     }
 
-    pub(crate) async fn ask(&self, ask: &TestRequest, captures: &Captures) -> [TestAnswer; 2] {
-        let (real, simulated) = tokio::join!(self.real(ask, captures), self.simulated(ask, captures));
+    pub(crate) async fn request_both(&self, request: &TestRequest, captures: &Captures) -> [TestAnswer; 2] {
+        let (real, simulated) = tokio::join!(self.real(request, captures), self.simulated(request, captures));
         [real, simulated]
     }
 
-    async fn real(&self, ask: &TestRequest, captures: &Captures) -> TestAnswer {
-        send(&self.real, ask, 0, captures).await
+    async fn real(&self, request: &TestRequest, captures: &Captures) -> TestAnswer {
+        send(&self.real, request, 0, captures).await
     }
 
-    async fn simulated(&self, ask: &TestRequest, captures: &Captures) -> TestAnswer {
-        let service = self.simulated.service(ask.user.unwrap_or(ADMIN), &(Arc::new(NoFaults) as _));
-        send(&Client::new(service, "default"), ask, 1, captures).await
+    async fn simulated(&self, request: &TestRequest, captures: &Captures) -> TestAnswer {
+        let service = self.simulated.service(request.user.unwrap_or(ADMIN), &(Arc::new(NoFaults) as _));
+        send(&Client::new(service, "default"), request, 1, captures).await
     }
 }
 
-async fn send(client: &Client, ask: &TestRequest, side: usize, captures: &Captures) -> TestAnswer {
-    let mut request = http::Request::builder()
-        .method(ask.method.clone())
-        .uri(captures.fill(&ask.path, side))
-        .header(header::ACCEPT, ask.accept)
-        .header(header::CONTENT_TYPE, ask.content_type);
-    if let Some(user) = ask.user {
-        request = request.header("Impersonate-User", user);
+async fn send(client: &Client, request: &TestRequest, side: usize, captures: &Captures) -> TestAnswer {
+    let mut builder = http::Request::builder()
+        .method(request.method.clone())
+        .uri(captures.fill(&request.path, side))
+        .header(header::ACCEPT, request.accept)
+        .header(header::CONTENT_TYPE, request.content_type);
+    if let Some(user) = request.user {
+        builder = builder.header("Impersonate-User", user);
     }
-    let body = ask.body.as_ref().map(|body| captures.fill(body, side)).unwrap_or_default();
-    let response = client.send(request.body(Body::from(body.into_bytes())).unwrap()).await.unwrap();
+    let body = request.body.as_ref().map(|body| captures.fill(body, side)).unwrap_or_default();
+    let response = client.send(builder.body(Body::from(body.into_bytes())).unwrap()).await.unwrap();
     let code = response.status().as_u16();
     let retry_after = response.headers().get(header::RETRY_AFTER).map(|value| value.to_str().unwrap().to_owned());
     let body = response.into_body().collect().await.unwrap().to_bytes();
