@@ -1,8 +1,9 @@
-//! kaudit on a real cluster, in a minute: `cargo run --release --example live`
+//! Demonstrates kaudit on a real cluster, in a minute: `cargo run --release --example live`
 //!
 //! Starts etcd and kube-apiserver (built from Go modules the first time, which takes minutes), installs the chart's
 //! objects, applies `examples/manifests`, and runs kaudit with the chart's ServiceAccount. Then it creates a violation,
-//! fixes it, deletes another object that has one, and shows with kubectl what a team sees. Needs only Rust and Go.
+//! fixes it, deletes another object that has one, and shows with kubectl what a team can see. It needs only Rust and
+//! Go.
 //!
 //! `.ci/live` compares the output with `examples/README.md`.
 
@@ -15,7 +16,7 @@ use kaudit_controlplane::{ControlPlane, Options, Tool, tool};
 const NAMESPACE: &str = "kaudit";
 const PATIENCE: Duration = Duration::from_mins(1);
 
-/// Has no violations. The demonstration first deploys it with a privileged container.
+/// A Deployment without violations. The demonstration first deploys it with a privileged container.
 const DEPLOYMENT: &str = r#"
 apiVersion: apps/v1
 kind: Deployment
@@ -40,7 +41,7 @@ spec:
 async fn main() -> Result<()> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     std::env::set_current_dir(root)?;
-    say("Start a control plane, install the chart's objects, apply examples/manifests")?;
+    print_step("Start a control plane, install the chart's objects, apply examples/manifests")?;
     let plane = ControlPlane::start(Options { controller_manager: true, ..Options::default() }).await?;
     plane.kubectl(&["create", "namespace", NAMESPACE]).await?;
     plane.kubectl(&["apply", "-f", "charts/kaudit/crds"]).await?;
@@ -51,7 +52,7 @@ async fn main() -> Result<()> {
 
     let account = plane.service_account(NAMESPACE, "kaudit").await?;
     let kubeconfig = account.kubeconfig_path().display().to_string();
-    say("Run kaudit check with the chart's ServiceAccount; its lines start with a timestamp")?;
+    print_step("Run kaudit check with the chart's ServiceAccount; its lines start with a timestamp")?;
     let record = "--record=events,reports,status";
     let arguments = ["kaudit", "check", record, "--log-level=error", "--kubeconfig", &kubeconfig].map(OsString::from);
     let kaudit::cli::Subcommand::Check(check) = kaudit::cli::config::load(arguments)? else {
@@ -75,13 +76,13 @@ async fn demonstrate(plane: &ControlPlane) -> Result<()> {
     show(plane, &["get", "audits", "-A"]).await?;
 
     let privileged = DEPLOYMENT.replace("allowPrivilegeEscalation: false", "privileged: true");
-    say("Deploy a privileged container")?;
+    print_step("Deploy a privileged container")?;
     plane.apply(&privileged).await?;
     until_events(plane, "deployment/debug", "PolicyViolation", 2).await?;
-    say("Fix it")?;
+    print_step("Fix it")?;
     plane.apply(DEPLOYMENT).await?;
     until_events(plane, "deployment/debug", "PolicyResolved", 2).await?;
-    say("Delete the Service with the external address")?;
+    print_step("Delete the Service with the external address")?;
     plane.kubectl(&["-n", "shop", "delete", "service", "api"]).await?;
     until_events(plane, "service/api", "PolicyResolved", 2).await?;
     show(
@@ -112,7 +113,7 @@ async fn demonstrate(plane: &ControlPlane) -> Result<()> {
     show(plane, &["get", "audits", "-A"]).await
 }
 
-/// Waits until the status counts so many failures.
+/// Waits until the status has a number of failures.
 async fn until_failures(plane: &ControlPlane, count: &str) -> Result<()> {
     let failures = ["-n", NAMESPACE, "get", "audit/kaudit", "-o", "jsonpath={.status.summary.fail}"];
     wait_for(|| async { Ok(plane.kubectl(&failures).await? == count) }).await
@@ -131,7 +132,8 @@ fn render_chart(root: &Path) -> Result<String> {
     Ok(parts.collect::<Vec<_>>().join("\n---"))
 }
 
-/// Waits for this many Events in the shop with a reason, about one object (as kubectl shows it) or, if empty, about all.
+/// Waits for a number of Events with a reason in the namespace `shop`: about one object, named as by kubectl, or about
+/// all if `object` is empty.
 async fn until_events(plane: &ControlPlane, object: &str, reason: &str, count: usize) -> Result<()> {
     wait_for(|| async {
         let events = plane.kubectl(&["-n", "shop", "get", "events"]).await?;
@@ -146,17 +148,17 @@ async fn show(plane: &ControlPlane, arguments: &[&str]) -> Result<()> {
     Ok(())
 }
 
-fn say(what: &str) -> Result<()> {
-    writeln!(std::io::stdout(), "\n# {what}")?;
+fn print_step(step: &str) -> Result<()> {
+    writeln!(std::io::stdout(), "\n# {step}")?;
     Ok(())
 }
 
 async fn wait_for<F: Future<Output = Result<bool>>>(mut probe: impl FnMut() -> F) -> Result<()> {
-    let asking = async {
+    let wait = async {
         while !probe().await? {
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
         Ok(())
     };
-    tokio::time::timeout(PATIENCE, asking).await.context("what the demonstration waits for did not happen in time")?
+    tokio::time::timeout(PATIENCE, wait).await.context("the demonstration waited too long for the cluster")?
 }

@@ -1,4 +1,4 @@
-//! Writes what comes beside the binary in a release: man pages, and completion scripts for shells.
+//! Writes the files of a release besides the binary: man pages, and completion scripts for shells.
 //!
 //! ```sh
 //! cargo run --release --example package -- target/package
@@ -12,7 +12,7 @@ use std::{
 use clap_complete::Shell;
 use kaudit::cli;
 
-/// The shells whose users expect a completion script with a package, and where it belongs.
+/// The shells with a completion script in a package, and its path.
 const COMPLETIONS: [(Shell, &str); 3] = [
     (Shell::Bash, "completions/bash/kaudit"),
     (Shell::Fish, "completions/fish/kaudit.fish"),

@@ -10,22 +10,23 @@ use std::{
 use clap::Parser;
 use kaudit_simulation::{plan, seeds};
 
-/// Run all of kaudit against a simulated API server, with random clusters, changes and faults; the same seed gives the same run
+/// Run all of kaudit against a simulated API server, with random clusters, changes and faults; the same seed gives the
+/// same run
 #[derive(Debug, Parser)]
 struct Arguments {
-    /// The first seed
+    /// First seed
     #[arg(long, default_value_t = 1)]
     first_seed: u64,
-    /// Run so many seeds
+    /// Number of seeds to run
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
     seeds: u64,
-    /// Begin no run after so many seconds
+    /// Seconds after which no further run is started
     #[arg(long, default_value_t = 3_600)]
     seconds: u64,
-    /// Stop after so many failures
+    /// Number of failures after which to stop
     #[arg(long, default_value_t = 1)]
     failures: usize,
-    /// Report failures as they are, without leaving out steps
+    /// Report failures without shortening them
     #[arg(long)]
     as_is: bool,
     /// Print the requests of each run
@@ -59,7 +60,7 @@ fn main() -> anyhow::Result<ExitCode> {
     })?;
     let failures = failed.len();
     for outcome in failed {
-        println!("\nAgain: cargo run --release --example simulate -- --first-seed {}", outcome.seed);
+        println!("\nTo repeat it: cargo run --release --example simulate -- --first-seed {}", outcome.seed);
         if !arguments.as_is {
             let (steps, report) = seeds::shorten(outcome.seed, &plan::steps(outcome.seed), outcome.report)?;
             println!("Shortened to {} steps: {}", steps.len(), report.failure.unwrap_or_default());

@@ -1,13 +1,14 @@
-//! A simulated API server: it serves hundreds of thousands of objects of realistic sizes, and thousands of changes a second,
-//! without keeping any of them.
+//! A simulated API server: it serves hundreds of thousands of objects of realistic sizes, and thousands of changes a
+//! second, without keeping any of them.
 //!
-//! In: what a client asks for, over HTTP/1.1 without TLS, as it would ask kube-apiserver. Out: discovery, lists and watches
-//! whose objects are computed while they are sent, from the number of the object ([`world`]), when it changed last
-//! ([`history`]) and a template ([`objects`], [`shapes`]). A list at a version and the watch from there always add up to any
-//! later list; the same options always give the same objects.
+//! Clients send the same requests as to kube-apiserver, over HTTP/1.1 without TLS. The responses are discovery, lists
+//! and watches. Their objects are computed while they are sent: from the slot of the object ([`world`]), the versions
+//! of its last changes ([`history`]) and a template ([`objects`], [`shapes`]). A list at a version and the watch from
+//! there always give the same objects as any later list; the same options always give the same objects.
 //!
-//! Beside Kubernetes' API, `/simulated/counters` tells what was asked for (a POST begins anew), `/simulated/changes` takes
-//! another pace (`per-second`, `status-share`, `count`), and `/simulated/relabel` changes the labels of all Namespaces.
+//! Besides Kubernetes' API, `GET /simulated/counters` returns the numbers of requests and `POST` resets them, `POST
+//! /simulated/changes` sets another pace (`per-second`, `status-share`, `count`), and `POST /simulated/relabel` changes
+//! the labels of all Namespaces.
 
 mod answer;
 mod changes;
@@ -46,40 +47,40 @@ use self::{
 /// Options of `serve`.
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct Options {
-    /// Objects of all kinds
+    /// Number of objects of all kinds
     #[arg(long, default_value_t = 300_000)]
     pub(crate) objects: u32,
-    /// Namespaces over which they are spread, a few of them huge
+    /// Number of namespaces, a few of them with very many objects
     #[arg(long, default_value_t = 2_000)]
     pub(crate) namespaces: u32,
-    /// Other objects for another number
+    /// Seed of the random contents of objects
     #[arg(long, default_value_t = 1)]
     pub(crate) seed: u64,
-    /// Changes a second
+    /// Changes per second
     #[arg(long, default_value_t = 0.0)]
     pub(crate) changes: f64,
-    /// Percentage of the changes that are of the status alone
+    /// Percentage of changes that affect only the status
     #[arg(long, default_value_t = 80, value_parser = clap::value_parser!(u32).range(..=100))]
     pub(crate) status_share: u32,
-    /// Versions that are kept: older ones cannot be listed or watched from
+    /// Number of versions that are kept; lists and watches from older ones expire
     #[arg(long, default_value_t = 1_000_000)]
     pub(crate) history: usize,
-    /// Seconds after which a list can no longer be read on
+    /// Seconds after which the continue token of a list expires
     #[arg(long)]
     pub(crate) continue_seconds: Option<u64>,
-    /// Seconds that a watch lives at most
+    /// Seconds after which the server ends a watch
     #[arg(long, default_value_t = 1_800)]
     pub(crate) watch_seconds: u32,
-    /// Seconds between the bookmarks of a watch
+    /// Seconds between bookmarks of a watch
     #[arg(long, default_value_t = 60)]
     pub(crate) bookmark_seconds: u64,
-    /// Compress lists for clients that take gzip
+    /// Compress lists for clients that accept gzip
     #[arg(long)]
     pub(crate) gzip: bool,
-    /// Port of 127.0.0.1; 0 takes any
+    /// Port on 127.0.0.1; 0 selects a free one
     #[arg(long, default_value_t = 0)]
     pub(crate) port: u16,
-    /// Write a kubeconfig into this file, once requests are answered
+    /// File for a kubeconfig, written when the server is ready
     #[arg(long, value_name = "FILE")]
     pub(crate) kubeconfig: Option<PathBuf>,
 }
@@ -90,10 +91,10 @@ pub(crate) struct Server {
     options: Options,
     objects: Objects,
     history: RwLock<History>,
-    /// The last version that watches may tell of.
+    /// The last version that watches may send.
     latest: watch::Sender<u32>,
     pace: watch::Sender<Pace>,
-    /// Changes since it was set.
+    /// The number of changes since the pace was set.
     made: AtomicU64,
     counters: Arc<Counters>,
     written: Written,
@@ -101,7 +102,7 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Makes a server that does not listen yet.
+    /// Creates a server that does not listen yet.
     pub(crate) fn new(options: Options) -> Result<Arc<Self>> {
         let world = World::new(options.objects, options.namespaces, options.seed)?;
         let history = History::new(world.len(), options.history);
@@ -123,8 +124,8 @@ impl Server {
         self.history.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Makes changes, and wakes the watches.
-    fn happen(&self, changes: impl FnOnce(&mut History, &World)) {
+    /// Applies changes to the history, and wakes the watches.
+    fn change(&self, changes: impl FnOnce(&mut History, &World)) {
         let latest = {
             let mut history = self.history.write().unwrap_or_else(PoisonError::into_inner);
             changes(&mut history, &self.objects.world);
@@ -137,7 +138,7 @@ impl Server {
         self.began.elapsed().as_millis() as u64
     }
 
-    /// Whether a list that began at this time can no longer be read on.
+    /// Whether the continue token of a list that began at this time has expired.
     fn has_expired(&self, began_ms: u64) -> bool {
         let seconds = self.options.continue_seconds;
         seconds.is_some_and(|seconds| self.milliseconds() >= began_ms.saturating_add(seconds * 1_000))
@@ -152,15 +153,15 @@ impl Server {
     }
 }
 
-/// Serves until it is dropped; `ready` is told the address once requests are answered.
+/// Serves until the future is dropped. Calls `ready` with the address when the server is ready.
 pub(crate) async fn serve(server: Arc<Server>, ready: impl FnOnce(SocketAddr) -> Result<()>) -> Result<()> {
     let port = server.options.port;
     let listener = TcpListener::bind((std::net::Ipv4Addr::LOCALHOST, port)).await.context("listening")?;
     ready(listener.local_addr()?)?;
-    // As kube-apiserver has it. A connection that is gone already needs no option.
+    // As in kube-apiserver. If it fails, the connection has ended already.
     let listener = listener.tap_io(|stream| drop(stream.set_nodelay(true)));
     let app = Router::new().fallback(routes::answer).with_state(server.clone());
-    let changes = changes::make(server.clone(), server.pace.subscribe());
+    let changes = changes::run(server.clone(), server.pace.subscribe());
     tokio::select! {
         ended = async { axum::serve(listener, app).await } => Ok(ended?),
         () = changes => Ok(()),
@@ -178,7 +179,7 @@ pub(crate) async fn run(options: &Options) -> Result<()> {
             "contexts": [{"name": "simulated", "context": {"cluster": "simulated", "user": "simulated"}}],
         });
         if let Some(path) = &options.kubeconfig {
-            // Whoever waits for the file never sees a part of it.
+            // Other processes may wait for the file, so it must be complete when it appears.
             let part = path.with_extension("part");
             std::fs::write(&part, kubeconfig.to_string())
                 .and_then(|()| std::fs::rename(&part, path))

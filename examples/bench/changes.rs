@@ -1,4 +1,4 @@
-//! Makes changes at a steady rate, and records when each of them is seen where.
+//! Changes Pods at a steady rate, and measures the latency of verdicts and Events.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -20,45 +20,45 @@ use tokio::{
 
 use crate::process::LongRun;
 
-/// Pods that are changed in turn: so many that the changes of one are far enough apart not to be confused.
+/// The number of Pods that are changed in turn, large enough to tell apart the changes of one Pod.
 const PODS: usize = 1_000;
-/// How long a change may take to be seen everywhere.
+/// The longest time until a change is seen everywhere.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// Marks the Events that the benchmark writes itself.
 const PROBE: &str = "bench-probe";
 /// The policy that the changes violate and satisfy.
 const POLICY: &str = "bench.owner";
 
-/// When each change was seen.
+/// The times when changes were seen.
 #[derive(Debug, Default)]
 struct Sightings {
-    /// By uid and resourceVersion.
+    /// The times in a raw watch, by uid and resourceVersion.
     watched: HashMap<(String, String), Instant>,
-    /// By uid, in order.
+    /// The times on kaudit's standard output in order, by uid.
     verdicts: HashMap<String, VecDeque<Instant>>,
-    /// By uid, in order; those of the benchmark by name.
+    /// The times of Events in order, by uid; for those of the benchmark, by name.
     events: HashMap<String, VecDeque<Instant>>,
 }
 
 type Shared = Arc<Mutex<Sightings>>;
 
-/// Milliseconds that the changes took, each list sorted.
+/// Latencies in milliseconds, each list sorted.
 #[derive(Debug, Default)]
 pub(crate) struct Latencies {
     pub(crate) changes: usize,
-    /// The duration of all changes together.
+    /// The duration of all changes together, in seconds.
     pub(crate) seconds: f64,
-    /// Patch answered → in a raw watch.
+    /// From the response to the patch to the raw watch.
     pub(crate) watch: Vec<f64>,
-    /// Patch answered → line on kaudit's standard output.
+    /// From the response to the patch to the line on kaudit's standard output.
     pub(crate) verdict: Vec<f64>,
-    /// Patch answered → Event in a raw watch.
+    /// From the response to the patch to the Event in a raw watch.
     pub(crate) event: Vec<f64>,
-    /// In a raw watch → line on kaudit's standard output.
+    /// From the raw watch to the line on kaudit's standard output.
     pub(crate) own_verdict: Vec<f64>,
-    /// In a raw watch → Event in a raw watch.
+    /// From the raw watch to the Event in a raw watch.
     pub(crate) own_event: Vec<f64>,
-    /// Event sent by the benchmark itself → in a raw watch.
+    /// From an Event that the benchmark sends itself to the raw watch.
     pub(crate) post: Vec<f64>,
     pub(crate) verdicts_missing: usize,
     pub(crate) events_missing: usize,
@@ -96,21 +96,21 @@ struct SeenReference {
     uid: Option<String>,
 }
 
-/// A change and when it was made.
+/// A change, and the time of the response.
 struct Change {
     uid: String,
     version: String,
     answered: Instant,
 }
 
-/// Makes `rate` changes a second, each of which creates or resolves a violation of one Pod.
+/// Makes `rate` changes per second, each of which creates or resolves a violation of one Pod.
 pub(crate) async fn run(client: &Client, kaudit: &LongRun, rate: u32, seconds: u32) -> Result<Latencies> {
     let pods = pods(client).await?;
-    ensure!(!pods.is_empty(), "no Pods to change");
+    ensure!(!pods.is_empty(), "there are no Pods to change");
     let shared = Shared::default();
     let mut watches = JoinSet::new();
     for path in [Kind::Pod.path(None), "/apis/events.k8s.io/v1/events".to_owned()] {
-        // Not with kube's watcher, whose work would be part of the measured time.
+        // The work of kube's watcher would be part of the measured time.
         let version = resource_version(client, &path).await?;
         watches.spawn(watch(client.clone(), path, version, shared.clone()));
     }
@@ -175,13 +175,13 @@ async fn patch(client: Client, uid: String, path: String, owner: Value) -> Resul
     Ok(Change { uid, version: pod.metadata.resource_version, answered })
 }
 
-/// Writes an Event as kaudit does, to measure what that costs by itself.
+/// Writes an Event as kaudit does, to measure its own cost.
 async fn probe(client: Client, name: String) -> Result<(String, Instant)> {
     let event = json!({
         "apiVersion": "events.k8s.io/v1", "kind": "Event", "metadata": {"name": name, "namespace": "default"},
         "eventTime": format!("{:.6}", jiff::Timestamp::now()), "type": "Normal", "reason": "Probe", "action": "Probe",
         "reportingController": "example.com/bench", "reportingInstance": "bench",
-        "note": "How long an Event takes by itself",
+        "note": "Measures the latency of an Event",
         "regarding": {"apiVersion": "v1", "kind": "Namespace", "name": "default"},
     });
     let sent = Instant::now();
@@ -223,7 +223,7 @@ fn take_lines(kaudit: &LongRun, shared: &Shared) {
 
 fn match_up(changes: &[Change], sent: &[(String, Instant)], seen: &Sightings, seconds: f64) -> Latencies {
     let mut result = Latencies { changes: changes.len(), seconds, ..Latencies::default() };
-    // Answers, verdicts and Events of a Pod are all in the order of its patches.
+    // Responses, verdicts and Events of a Pod are in the order of its patches.
     let mut ordered: Vec<_> = changes.iter().collect();
     ordered.sort_by_key(|change| change.answered);
     let (mut verdicts, mut events) = (seen.verdicts.clone(), seen.events.clone());

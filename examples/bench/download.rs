@@ -1,4 +1,4 @@
-//! The lower bound: reading the same lists and discarding them.
+//! The lower bound of an audit: a download of the same lists.
 
 use std::sync::{
     Arc, Mutex,
@@ -25,7 +25,7 @@ pub(crate) struct Download {
     pub(crate) bytes: u64,
 }
 
-/// Reads all these lists over this many connections, the last first.
+/// Reads lists over a number of connections, the last list first.
 pub(crate) async fn download(client: &Client, lists: Vec<String>, connections: usize) -> Result<Download> {
     let lists = Arc::new(Mutex::new(lists));
     let bytes = Arc::new(AtomicU64::new(0));
@@ -48,13 +48,13 @@ pub(crate) async fn download(client: &Client, lists: Vec<String>, connections: u
     Ok(Download { wall: began.elapsed(), cpu, bytes: bytes.load(Ordering::Relaxed) })
 }
 
-/// Reads all pages of a list; returns how many bytes that were.
+/// Reads all pages of a list; returns their size in bytes.
 async fn read_list(client: &Client, path: &str) -> Result<u64> {
     let (mut bytes, mut next) = (0, String::new());
     loop {
         let uri = format!("{path}?limit={PAGE}{next}");
         let mut body = Box::pin(client.request_stream(Request::get(uri).body(Vec::new())?).await?);
-        // The metadata of the list come first.
+        // The metadata of the list is at the beginning.
         let mut head = vec![0; 4_096];
         let length = fill(&mut body, &mut head).await?;
         bytes += length as u64;

@@ -1,5 +1,5 @@
-//! Evaluation alone, on one thread: OPA as a library with prepared queries on inputs converted beforehand, and kaudit from the
-//! JSON of the object to its verdict, in turn on the same objects and policies.
+//! Compares only evaluation, on one thread: OPA as a library with prepared queries on converted inputs, and kaudit from
+//! the JSON of an object to its verdict, in turn on the same objects and policies.
 
 use std::{
     fmt::Write as _,
@@ -30,20 +30,20 @@ use crate::{
     peers::{Options, policies},
 };
 
-/// Where the templates of a library are written, in the folder of a run.
+/// The subfolder of a run for the templates of a library.
 pub(crate) const LIBRARY: &str = "library";
 
-/// Policies, as both are given them.
+/// Policies for both.
 struct Set {
     name: String,
     path: PathBuf,
-    /// What OPA is asked: units with their modules and queries.
+    /// The units for OPA, with their modules and queries.
     units: Vec<Value>,
-    /// The kinds that each unit is asked about; all if it says none.
+    /// The kinds that each unit selects; `None` for all.
     kinds: Vec<Option<String>>,
 }
 
-/// What one set took.
+/// The times of one set, in microseconds per object, and of loading it.
 struct Row {
     name: String,
     opa: f64,
@@ -53,7 +53,7 @@ struct Row {
 
 /// Compares all sets; returns the table.
 pub(crate) fn compare(options: &Options, folder: &Path) -> Result<String> {
-    let mut table = "\n### Evaluation alone, one thread\n\nMicroseconds an object; OPA is given inputs that are converted already, \
+    let mut table = "\n### Evaluation alone, one thread\n\nMicroseconds per object; OPA gets converted inputs, \
         kaudit reads the JSON.\n\n| policies | OPA as a library, prepared | kaudit | ratio | policies loaded by kaudit in |\n\
         |---|---|---|---|---|\n"
         .to_owned();
@@ -80,7 +80,7 @@ pub(crate) fn compare(options: &Options, folder: &Path) -> Result<String> {
     Ok(table)
 }
 
-/// Compares judging all of the Pods of `ReplicaSets` with judging those once that look the same; returns a table.
+/// Compares evaluating each Pod of `ReplicaSets` with evaluating equal ones once; returns a table.
 fn replicas(options: &Options, name: &str, path: &Path) -> Result<String> {
     let (mut alone, mut shared) = (Vec::new(), Vec::new());
     for round in 1..=options.repeat {
@@ -88,12 +88,12 @@ fn replicas(options: &Options, name: &str, path: &Path) -> Result<String> {
         let measure = |share, times: &mut Vec<f64>| {
             let policies = load(path, share)?;
             let jobs = jobs_of(options.objects, objects::replica, &policies)?;
-            let (time, found) = judged(&jobs);
+            let (time, found) = evaluate_all(&jobs);
             times.push(time);
             Ok::<_, anyhow::Error>(found)
         };
         let found = measure(false, &mut alone)?;
-        ensure!(measure(true, &mut shared)? == found, "{name}: shared results are others");
+        ensure!(measure(true, &mut shared)? == found, "{name}: shared results differ");
     }
     let [alone, shared] = [alone, shared].map(|mut times| median(&mut times) * 1e6 / options.objects as f64);
     Ok(format!(
@@ -103,7 +103,7 @@ fn replicas(options: &Options, name: &str, path: &Path) -> Result<String> {
     ))
 }
 
-/// Measures templates one by one; returns the slowest beside OPA first.
+/// Measures templates one by one; returns them with the slowest compared with OPA first.
 fn alone(options: &Options, folder: &Path, sets: &[Set]) -> Result<Vec<Row>> {
     let mut rows = sets.iter().map(|set| measure(options, folder, set)).collect::<Result<Vec<_>>>()?;
     rows.sort_by(|a, b| (a.opa / a.own).total_cmp(&(b.opa / b.own)));
@@ -130,14 +130,14 @@ fn measure(options: &Options, folder: &Path, set: &Set) -> Result<Row> {
     Ok(Row { name: set.name.clone(), opa: each(&mut opa), own: each(&mut own), load: median(&mut loads) })
 }
 
-/// Returns what OPA is asked about so many objects.
+/// Returns the queries and inputs for OPA, for a number of objects.
 fn jobs(set: &Set, count: usize) -> Value {
     let inputs = (0..count).map(|number| {
         let (kind, object) = objects::object(number);
         let concerned =
             |unit: &usize| set.kinds[*unit].as_ref().is_none_or(|kinds| kinds.contains(&format!("\"{kind:?}\"")));
         let units: Vec<usize> = (0..set.units.len()).filter(concerned).collect();
-        // Reviews are those of Gatekeeper's audit.
+        // The reviews are as in Gatekeeper's audit.
         let value = match set.units[0].get("parameters") {
             None => object,
             Some(_) => json!({
@@ -155,12 +155,12 @@ fn jobs(set: &Set, count: usize) -> Value {
 fn opa_round(prepared: &Path, jobs: &Path) -> Result<(f64, usize)> {
     let output = Command::new(prepared).env("GOMAXPROCS", "1").arg("2").arg(jobs).stderr(Stdio::inherit()).output()?;
     ensure!(output.status.success(), "prepared: {}", output.status);
-    let told: Value = serde_json::from_slice(&output.stdout)?;
-    let seconds = told["seconds"][1].as_f64().context("no seconds")?;
-    Ok((seconds, usize::try_from(told["results"].as_u64().context("no results")?)?))
+    let answer: Value = serde_json::from_slice(&output.stdout)?;
+    let seconds = answer["seconds"][1].as_f64().context("no seconds")?;
+    Ok((seconds, usize::try_from(answer["results"].as_u64().context("no results")?)?))
 }
 
-/// Loads policies, whose verdicts are shared between objects or not.
+/// Loads policies; `share_verdicts` sets whether verdicts are shared between objects.
 fn load(path: &Path, share_verdicts: bool) -> Result<Arc<PolicySet>> {
     let limits = Limits { share_verdicts, ..Limits::default() };
     Ok(Arc::new(PolicySet::load_with(&[path.to_owned()], &limits.into())?))
@@ -168,12 +168,12 @@ fn load(path: &Path, share_verdicts: bool) -> Result<Arc<PolicySet>> {
 
 fn own_round(count: usize, policies: &Arc<PolicySet>) -> Result<(f64, usize)> {
     let jobs = jobs_of(count, objects::object, policies)?;
-    judged(&jobs);
-    Ok(judged(&jobs))
+    evaluate_all(&jobs);
+    Ok(evaluate_all(&jobs))
 }
 
-/// Returns the seconds that it takes to judge them, and the number of results.
-fn judged(jobs: &[Job]) -> (f64, usize) {
+/// Evaluates the jobs; returns the duration in seconds, and the number of results.
+fn evaluate_all(jobs: &[Job]) -> (f64, usize) {
     let began = Instant::now();
     let shared = SharedVerdicts::default();
     let found = jobs.iter().map(|job| evaluate_shared(job, &shared).results.len()).sum();
@@ -203,7 +203,7 @@ fn job((kind, object): (objects::Kind, Value), policies: &Arc<PolicySet>) -> Res
     Ok(Job { object, previous: None, deleted: false, namespace: None, policies: policies.clone() })
 }
 
-/// Reads a folder of packages with denies as one unit.
+/// Reads a folder of packages with `deny` rules as one unit.
 fn package(name: &str, folder: &str) -> Result<Set> {
     let (mut modules, mut queries) = (Map::new(), Vec::new());
     for file in fs::read_dir(policies(folder))? {
@@ -217,7 +217,7 @@ fn package(name: &str, folder: &str) -> Result<Set> {
     Ok(Set { name: name.to_owned(), path: policies(folder), units: vec![unit], kinds: vec![None] })
 }
 
-/// Reads files with a template and a Constraint each, each as a set of its own.
+/// Reads files with a template and a Constraint, each as a separate set.
 fn templates(folder: &Path) -> Result<Vec<Set>> {
     let mut files: Vec<PathBuf> =
         fs::read_dir(folder)?.map(|entry| entry.map(|entry| entry.path())).collect::<Result<_, _>>()?;
@@ -247,7 +247,7 @@ fn template(file: &Path) -> Result<Set> {
     Ok(Set { name, path: file.to_owned(), units: vec![unit], kinds: vec![kinds] })
 }
 
-/// Returns where the Rego of a template stands.
+/// Returns the part of a template with its Rego.
 fn rego(target: &Value) -> Option<&Value> {
     let engines = target["code"].as_array().into_iter().flatten();
     let mut sources = engines.filter(|code| code["engine"] == "Rego").map(|code| &code["source"]);
@@ -263,8 +263,8 @@ fn together(name: &str, path: &Path, sets: &[Set]) -> Set {
     }
 }
 
-/// Writes each template of a checkout of the library that judges Pods by Rego alone, without looking other objects up, with its
-/// first sample Constraint, which matches by kind alone.
+/// Writes each template from a checkout of the library that is in Rego only, applies to Pods and has no lookups, with
+/// its first sample Constraint, reduced to a match by kind.
 pub(crate) fn write_library(library: &Path, into: &Path) -> Result<()> {
     fs::create_dir(into)?;
     let mut found: Vec<PathBuf> = Vec::new();

@@ -1,37 +1,38 @@
-//! Measures kaudit on a real control plane: how fast it audits a large cluster, how much memory that takes, and the latency
+//! Measures kaudit on a real control plane: the duration and memory of the audit of a large cluster, and the latency
 //! from a change to its verdict and its Event. `examples/bench/README.md` has the results.
 //!
 //! ```text
 //! cargo run --profile dist --example bench -- --objects 20000 --changes-per-second 100 --seconds 30
 //! ```
 //!
-//! `dist` is the profile of what is published; run with another profile, the benchmark measures that one.
+//! `dist` is the profile of releases; with another profile, the benchmark measures a binary of that profile.
 //!
 //! It starts etcd and kube-apiserver (found or built as for the tests), creates Pods and Deployments of about 6 KB each
 //! (11 KB with `managedFields`), and prints Markdown tables. The policies are twelve simple denies, in
-//! `examples/bench/policies`. Everything that is compared is measured in turn in the same run, because the speed of machines
-//! differs and ratios last.
+//! `examples/bench/policies`. Compared values are measured in turn in the same run, because ratios depend less on the
+//! machine than seconds.
 //!
-//! - The lower bound is a plain download: the same lists, read by the same client and discarded, over one connection and
-//!   over eight.
-//! - With several `--kaudit PATH`, each of these binaries is measured, e.g. before and after an improvement. Without the
-//!   option, the binary of this source is built and measured.
-//! - "Own share" is what kaudit adds: the time from the change in a raw watch to kaudit's verdict on standard output, or to
-//!   its Event in a raw watch. From the latter the cost of an Event that the benchmark writes itself is subtracted.
+//! - The lower bound is a download: the same client reads the same lists and discards them, over one connection and over
+//!   eight.
+//! - `--kaudit PATH` measures another binary, e.g. of an earlier commit, and can be repeated. Without the option, the binary of
+//!   this source is built and measured.
+//! - "Own share" is the latency that kaudit adds: the time from the change in a raw watch to kaudit's verdict on standard
+//!   output, or to its Event in a raw watch. From the latter, the latency of an Event that the benchmark writes itself is
+//!   subtracted.
 //!
 //! ```text
 //! cargo run --profile dist --example bench -- peers
 //! ```
 //!
-//! compares `check -f` with conftest and gator, and evaluation alone with OPA as a Go library, on the same objects and
-//! policies; these tools are built with Go as for the tests.
+//! compares `check -f` with conftest and gator, and only evaluation with OPA as a Go library, on the same objects and
+//! policies. These tools are built with Go as for the tests.
 //!
 //! ```text
 //! cargo run --profile dist --example bench -- scale
 //! ```
 //!
-//! measures hundreds of thousands of objects, which a simulated API server serves (`bench serve`, by itself); `bench page`
-//! measures the page for people over such a server.
+//! measures hundreds of thousands of objects, which a simulated API server serves; `bench serve` runs only this server.
+//! `bench page` measures the web page over such a server.
 //!
 //! The API server runs on the same machine, so all times include its work.
 
@@ -81,7 +82,7 @@ use crate::{
 struct Options {
     #[command(subcommand)]
     mode: Option<Mode>,
-    /// Pods and Deployments to create
+    /// Number of Pods and Deployments to create
     #[arg(long, default_value_t = 20_000)]
     objects: usize,
     /// Changes per second that create or resolve a violation
@@ -90,13 +91,13 @@ struct Options {
     /// Seconds of changes; 0 skips them
     #[arg(long, default_value_t = 30)]
     seconds: u32,
-    /// Repeat each measurement of the audit and take the median
+    /// Number of measurements of the audit, of which the median is taken
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
     repeat: u32,
-    /// Measure this binary instead of that of this source; repeatable
+    /// Binary to measure instead of that of this source; repeatable
     #[arg(long = "kaudit", value_name = "PATH")]
     programs: Vec<PathBuf>,
-    /// Measure nothing: print the kubeconfig of the filled cluster and keep it until interrupted, e.g. to profile kaudit
+    /// Only fill the cluster, print its kubeconfig and keep it until interrupted, e.g. to profile kaudit
     #[arg(long)]
     hold: bool,
 }
@@ -108,13 +109,13 @@ enum Mode {
     Peers(peers::Options),
     /// Measure a simulated cluster that is larger than a real API server on this machine can hold
     Scale(scale::Options),
-    /// Measure the page for people over a simulated cluster: answers, memory, and how soon it shows a change
+    /// Measure the web page over a simulated cluster: responses, memory, and latency of changes
     Page(page::Options),
-    /// Serve a simulated cluster of any size, until interrupted
+    /// Serve a simulated cluster until interrupted
     Serve(apiserver::Options),
 }
 
-/// Concurrent requests while the cluster is filled.
+/// The number of concurrent requests while the cluster is filled.
 const WRITERS: usize = 32;
 /// How long a process is idle before its steady memory is read.
 const REST: Duration = Duration::from_secs(10);
@@ -122,7 +123,7 @@ const REST: Duration = Duration::from_secs(10);
 fn main() -> Result<()> {
     let options = Options::parse();
     let runtime = tokio::runtime::Runtime::new()?;
-    // However this ends, the children are killed when they are dropped.
+    // In all cases, child processes are killed when they are dropped.
     runtime.block_on(async {
         let mut terminate = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())?;
         tokio::select! {
@@ -153,7 +154,7 @@ async fn bench(options: &Options) -> Result<()> {
     let folder = tempfile::tempdir()?;
     note("Starting the control plane");
     let plane = ControlPlane::start(PlaneOptions {
-        // Events and objects are written as fast as possible, by a user who is not throttled.
+        // A user who is not throttled writes Events and objects.
         apiserver_args: vec!["--enable-priority-and-fairness=false".to_owned()],
         ..PlaneOptions::default()
     })
@@ -290,7 +291,7 @@ async fn audit(
     let mut downloads = connections.map(|count| Row::named(format!("download only, {count} at a time")));
     let mut audits: Vec<_> =
         kaudits.iter().map(|kaudit| Row::named(format!("`{} check --once`", label(kaudit)))).collect();
-    // The first read fills caches of the server.
+    // The first download fills the caches of the server.
     let (mut bytes, mut found) = (download(client, objects::lists(1), 1).await?.bytes, Value::Null);
     for round in 1..=options.repeat {
         note(&format!("Audit, round {round} of {}", options.repeat));
@@ -339,21 +340,21 @@ async fn audit(
     print(&table)
 }
 
-/// The startup of a long run.
+/// The startup of a long run: times since the start, and memory in KB.
 struct StartUp {
     open: Duration,
-    judged: Duration,
+    evaluated: Duration,
     peak_kb: u64,
     steady_kb: u64,
 }
 
 async fn long_run(kaudit: &Kaudit, folder: &Path) -> Result<StartUp> {
     let running = kaudit.start(folder, &["--record=none"]).await?;
-    let (open, judged) = (running.open().await?, running.judged().await?);
+    let (open, evaluated) = (running.open().await?, running.evaluated().await?);
     let memory = |field| memory_kb(running.pid(), field).context("kaudit has ended");
-    // No condition to wait for: this shows how much memory the process returns while idle.
+    // There is no condition to wait for: this measures how much memory the process returns while idle.
     tokio::time::sleep(REST).await;
-    Ok(StartUp { open, judged, peak_kb: memory("VmHWM")?, steady_kb: memory("VmRSS")? })
+    Ok(StartUp { open, evaluated, peak_kb: memory("VmHWM")?, steady_kb: memory("VmRSS")? })
 }
 
 async fn first_verdict(options: &Options, kaudits: &[Kaudit], empty: &[StartUp], folder: &Path) -> Result<()> {
@@ -369,7 +370,7 @@ async fn first_verdict(options: &Options, kaudits: &[Kaudit], empty: &[StartUp],
             "| {} | {:.2} | {:.2} | {:.0} | {:.0} | {:.0} | {:.2} |",
             label(kaudit),
             full.open.as_secs_f64(),
-            full.judged.as_secs_f64(),
+            full.evaluated.as_secs_f64(),
             full.peak_kb as f64 / 1_024.0,
             full.steady_kb as f64 / 1_024.0,
             empty.steady_kb as f64 / 1_024.0,
@@ -404,9 +405,9 @@ async fn latency(options: &Options, client: &Client, kaudit: &Kaudit, folder: &P
         cpu.as_secs_f64() * 1e3 / seen.changes as f64,
     );
     for (name, times) in [
-        ("patch answered → seen by a raw watch", &seen.watch),
-        ("patch answered → verdict on standard output", &seen.verdict),
-        ("patch answered → Event seen by a raw watch", &seen.event),
+        ("response to the patch → raw watch", &seen.watch),
+        ("response to the patch → verdict on standard output", &seen.verdict),
+        ("response to the patch → Event in a raw watch", &seen.event),
         ("**own share to the verdict**: raw watch → standard output", &seen.own_verdict),
         ("raw watch of the change → raw watch of its Event", &seen.own_event),
         ("an Event written by the benchmark itself → raw watch", &seen.post),
@@ -457,6 +458,6 @@ fn print(text: &str) -> Result<()> {
 
 /// Prints progress.
 fn note(text: &str) {
-    // If standard error is closed, there is nobody to tell.
+    // If standard error is closed, progress is not printed.
     drop(writeln!(std::io::stderr(), "{text}"));
 }

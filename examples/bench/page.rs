@@ -1,5 +1,5 @@
-//! The page for people over a simulated cluster: how soon a request is answered, how much memory the page costs, and how soon
-//! a change is on a page that is open.
+//! Measures the web page over a simulated cluster: the duration of requests, the memory that the page needs, and the
+//! latency of changes on an open page.
 
 use std::{
     io::{BufRead as _, BufReader, Read as _, Write as _},
@@ -23,30 +23,31 @@ use crate::{
     scale::{Simulated, Table, mb, settled},
 };
 
-/// What is measured of the page
+/// Options of `page`
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
-    /// Objects of the simulated cluster, each of which violates something unless it is in no namespace
+    /// Number of objects of the simulated cluster; each one in a namespace violates a policy
     #[arg(long, default_value_t = 20_400)]
     objects: u32,
-    /// Namespaces over which they are spread
+    /// Number of namespaces
     #[arg(long, default_value_t = 100)]
     namespaces: u32,
-    /// Requests of each view
+    /// Number of requests of each view
     #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..))]
     requests: u32,
-    /// Changes, one after the other
+    /// Number of changes, one after the other
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..))]
     changes: u32,
 }
 
-/// How long a process is idle before its memory is read.
+/// The time that a process is idle before its memory is read.
 const REST: Duration = Duration::from_secs(10);
-/// How long the page is kept after the last request, and somewhat longer.
+/// A little longer than kaudit caches the page after the last request.
 const FORGOTTEN: Duration = Duration::from_secs(65);
-/// How long a change may take to be told and shown.
+/// The longest time until an open page is notified of a change and shows it.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Milliseconds between changes: long enough that each finds the page at rest, and so uneven that they keep no step with it.
+/// The shortest interval of changes and its variation, in milliseconds: long enough that the page is idle before each
+/// change, and irregular, so that changes are not synchronous with the page.
 const GAPS: (u64, u64) = (600, 500);
 
 /// Measures the page, and prints the tables.
@@ -59,17 +60,17 @@ pub(crate) async fn run(options: &Options, program: &Path) -> Result<()> {
         policies: peers::policies("page"),
     };
     note("Measuring memory without the page");
-    let without = memory(&rested(&kaudit, folder.path(), &["--record=none"]).await?)?;
+    let without = memory(&start_idle(&kaudit, folder.path(), &["--record=none"]).await?)?;
     note("Measuring memory with the page");
-    let running = rested(&kaudit, folder.path(), &["--record=none", "--listen-ui=127.0.0.1:0"]).await?;
-    let mut rows = vec![("off", without), ("on, nobody has looked", memory(&running)?)];
+    let running = start_idle(&kaudit, folder.path(), &["--record=none", "--listen-ui=127.0.0.1:0"]).await?;
+    let mut rows = vec![("off", without), ("on, before any request", memory(&running)?)];
     let address = running.page()?;
-    let stands = standing(address)?;
-    requests(options, &running, address, stands)?;
+    let violations = violations(address)?;
+    requests(options, &running, address, violations)?;
     rows.push(("on, after these requests", memory(&running)?));
     latency(options, &server, &running, address).await?;
     rows.push(("on, after these changes", memory(&running)?));
-    note("Measuring memory when nobody looks any more");
+    note("Measuring memory after the last request");
     sleep(FORGOTTEN).await;
     rows.push(("on, a minute after the last request", memory(&running)?));
     let mut table = Table::new("Memory", &["page", "peak MB", "MB"]);
@@ -79,29 +80,29 @@ pub(crate) async fn run(options: &Options, program: &Path) -> Result<()> {
     print(&table.markdown())
 }
 
-/// Starts the long run, and waits until it rests.
-async fn rested(kaudit: &Kaudit, folder: &Path, arguments: &[&str]) -> Result<LongRun> {
+/// Starts the long run, and waits until it is idle.
+async fn start_idle(kaudit: &Kaudit, folder: &Path, arguments: &[&str]) -> Result<LongRun> {
     let running = kaudit.start(folder, arguments).await?;
     settled(&running).await?;
-    // No condition to wait for: this shows how much memory the process returns while idle.
+    // There is no condition to wait for: this measures how much memory the process returns while idle.
     sleep(REST).await;
     Ok(running)
 }
 
-/// Returns the peak and the present memory of a run in KB.
+/// Returns the peak and the current memory of a run in KB.
 fn memory(running: &LongRun) -> Result<[u64; 2]> {
     let read = |field| memory_kb(running.pid(), field).context("kaudit has ended");
     Ok([read("VmHWM")?, read("VmRSS")?])
 }
 
-/// An answer of the page, and how long it took.
+/// A response of the page, and the times until its first and last byte.
 struct Answer {
     first_byte: Duration,
     whole: Duration,
     body: String,
 }
 
-fn ask(address: SocketAddr, path: &str) -> Result<Answer> {
+fn request(address: SocketAddr, path: &str) -> Result<Answer> {
     let began = Instant::now();
     let mut stream = TcpStream::connect(address)?;
     stream.set_read_timeout(Some(PATIENCE))?;
@@ -112,26 +113,26 @@ fn ask(address: SocketAddr, path: &str) -> Result<Answer> {
     stream.read_to_end(&mut answer)?;
     let whole = began.elapsed();
     let answer = String::from_utf8(answer)?;
-    let (head, body) = answer.split_once("\r\n\r\n").context("no head")?;
+    let (head, body) = answer.split_once("\r\n\r\n").context("a response without a head")?;
     ensure!(head.starts_with("HTTP/1.0 200"), "{path}: {answer}");
     Ok(Answer { first_byte, whole, body: body.to_owned() })
 }
 
-/// Returns how many violations the page tells of.
-fn standing(address: SocketAddr) -> Result<u64> {
-    let page: Value = serde_json::from_str(&ask(address, "/?format=json&q=nothing")?.body)?;
+/// Returns the number of violations on the page.
+fn violations(address: SocketAddr) -> Result<u64> {
+    let page: Value = serde_json::from_str(&request(address, "/?format=json&q=nothing")?.body)?;
     let count = |outcome: &str| page["summary"][outcome].as_u64().unwrap_or_default();
     Ok(count("fail") + count("warn"))
 }
 
-/// Measures the answers of each view.
-fn requests(options: &Options, running: &LongRun, address: SocketAddr, stands: u64) -> Result<()> {
-    let front = ask(address, "/")?.body;
+/// Measures requests of each view.
+fn requests(options: &Options, running: &LongRun, address: SocketAddr, violations: u64) -> Result<()> {
+    let front = request(address, "/")?.body;
     let object = front.split("href=\"").find_map(|rest| rest.strip_prefix("?object=")?.split('"').next());
     let object = format!("/?object={}", object.context("no object has results")?);
     let namespace = front.split("name=\"namespace\"").nth(1).and_then(|rest| rest.split("option value=\"").nth(2));
     let namespace = namespace.and_then(|rest| rest.split('"').next()).context("no namespace has results")?;
-    let title = format!("{stands} violations: {} requests of each view", options.requests);
+    let title = format!("{violations} violations: {} requests of each view", options.requests);
     let columns = ["view", "KB", "first byte ms p50", "p99", "whole ms p50", "CPU ms of each"];
     let mut table = Table::new(&title, &columns);
     for (name, path) in [
@@ -145,7 +146,7 @@ fn requests(options: &Options, running: &LongRun, address: SocketAddr, stands: u
         let (mut first, mut whole, mut bytes) = (Vec::new(), Vec::new(), 0);
         let before = cpu(running.pid())?;
         for _ in 0..options.requests {
-            let answer = ask(address, path)?;
+            let answer = request(address, path)?;
             first.push(answer.first_byte.as_secs_f64() * 1e3);
             whole.push(answer.whole.as_secs_f64() * 1e3);
             bytes = answer.body.len();
@@ -164,18 +165,18 @@ fn requests(options: &Options, running: &LongRun, address: SocketAddr, stands: u
     print(&table.markdown())
 }
 
-/// A Pod that changed, and when a watch told.
+/// A changed Pod, and the time of its change in a watch.
 struct Change {
     at: Instant,
     name: String,
     version: u64,
 }
 
-/// Changes Pods, and measures how soon an open page is told of each and has its row.
+/// Changes Pods, and measures the time until an open page is notified of each change and has its row.
 async fn latency(options: &Options, server: &Simulated, running: &LongRun, address: SocketAddr) -> Result<()> {
     note("Measuring changes");
     let (events, watched) = (events(address)?, watch(server.client().await?).await?);
-    let (mut told, mut shown) = (Vec::new(), Vec::new());
+    let (mut notified, mut shown) = (Vec::new(), Vec::new());
     let used = cpu(running.pid())?;
     let began = Instant::now();
     for number in 0..u64::from(options.changes) {
@@ -184,28 +185,28 @@ async fn latency(options: &Options, server: &Simulated, running: &LongRun, addre
             sleep(Duration::from_millis(gap)).await;
             events.try_iter().for_each(drop);
             server.change(1, 0).await?;
-            // It may have been one of another kind.
+            // The change may affect an object of another kind.
             match block_in_place(|| watched.recv_timeout(Duration::from_millis(500))) {
                 Ok(change) => break change,
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => bail!("the watch has ended"),
             }
         };
-        let (event, row) = block_in_place(|| shows(&events, address, &change))?;
-        told.push(event.saturating_duration_since(change.at).as_secs_f64() * 1e3);
+        let (event, row) = block_in_place(|| wait_for_row(&events, address, &change))?;
+        notified.push(event.saturating_duration_since(change.at).as_secs_f64() * 1e3);
         shown.push(row.saturating_duration_since(change.at).as_secs_f64() * 1e3);
     }
     let share = cpu(running.pid())?.saturating_sub(used).as_secs_f64() / began.elapsed().as_secs_f64();
     let mut table = Table::new("From a change to an open page, in milliseconds", &["", "p50", "p99"]);
     for (name, mut times) in [
-        ("from the change in a raw watch to the event on the open connection", told),
-        ("to the end of the answer that has its row", shown),
+        ("from the change in a raw watch to the event on the open connection", notified),
+        ("to the end of the response that has its row", shown),
     ] {
         let p50 = median(&mut times);
         table.row(&[name.to_owned(), format!("{p50:.0}"), format!("{:.0}", quantile(&times, 0.99))]);
     }
     table.note(&format!(
-        "{} changes, one about each second; {:.0} % of a core meanwhile, these requests included. Goal: the row within 200 \
+        "{} changes, one about each second; {:.0} % of a core, including these requests. Goal: the row within 200 \
          ms at the median.",
         options.changes,
         share * 100.0
@@ -213,13 +214,13 @@ async fn latency(options: &Options, server: &Simulated, running: &LongRun, addre
     print(&table.markdown())
 }
 
-/// Waits until the page has the row of a change; returns when the event was there that told of it, and when the row.
-fn shows(events: &Receiver<Instant>, address: SocketAddr, change: &Change) -> Result<(Instant, Instant)> {
+/// Waits until the page has the row of a change; returns the times of the last event before it and of the row.
+fn wait_for_row(events: &Receiver<Instant>, address: SocketAddr, change: &Change) -> Result<(Instant, Instant)> {
     let words = format!("{} is at version ", change.name);
     let path = format!("/?q={}", change.name);
     loop {
         let event = events.recv_timeout(PATIENCE).with_context(|| format!("{} is never shown", change.name))?;
-        let page = ask(address, &path)?.body;
+        let page = request(address, &path)?.body;
         let now = Instant::now();
         let version = page.split(&words).nth(1).map(|rest| rest.chars().take_while(char::is_ascii_digit).collect());
         if version.is_some_and(|version: String| version.parse().is_ok_and(|version: u64| version >= change.version)) {
@@ -228,7 +229,7 @@ fn shows(events: &Receiver<Instant>, address: SocketAddr, change: &Change) -> Re
     }
 }
 
-/// Opens the stream of events, again and again as a browser does; returns when each event comes.
+/// Opens the stream of events and reconnects as a browser does; returns the time of each event.
 fn events(address: SocketAddr) -> Result<Receiver<Instant>> {
     let (sender, receiver) = channel();
     let open = move |last: &str| -> Result<BufReader<TcpStream>> {
@@ -237,7 +238,7 @@ fn events(address: SocketAddr) -> Result<Receiver<Instant>> {
         Ok(BufReader::new(stream))
     };
     let mut stream = open("")?;
-    // Ends with the receiver or with kaudit.
+    // The thread ends with the receiver or with kaudit.
     std::thread::spawn(move || {
         let mut last = String::new();
         loop {
@@ -256,7 +257,7 @@ fn events(address: SocketAddr) -> Result<Receiver<Instant>> {
     Ok(receiver)
 }
 
-/// Watches the Pods from now on; returns those that appear or change.
+/// Watches Pods from now on; returns those that are added or modified.
 async fn watch(client: Client) -> Result<Receiver<Change>> {
     let path = "/api/v1/pods";
     let list: Value = client.request(Request::get(format!("{path}?limit=1")).body(Vec::new())?).await?;

@@ -18,27 +18,27 @@ use crate::{
     process::{Kaudit, Usage, measure},
 };
 
-/// How other tools are measured
+/// Options of `peers`
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
-    /// Pods and Deployments to evaluate
+    /// Number of Pods and Deployments to evaluate
     #[arg(long, default_value_t = 2_000)]
     pub(crate) objects: usize,
-    /// Measure all tools in turn this often and take the medians
+    /// Number of measurements of each tool, of which the median is taken
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) repeat: u32,
-    /// Measure only work with this in its name, e.g. `JSON` or `evaluation`
+    /// Part of the name of the work to measure, e.g. `JSON` or `evaluation`
     #[arg(long, default_value = "")]
     only: String,
-    /// Measure the templates of this checkout of Gatekeeper's policy library, too
+    /// Checkout of Gatekeeper's policy library, whose templates are measured as well
     #[arg(long, value_name = "DIR")]
     pub(crate) library: Option<PathBuf>,
-    /// Measure the Kubernetes checks of this checkout of Trivy's library, too
+    /// Checkout of Trivy's library, whose Kubernetes checks are measured as well
     #[arg(long, value_name = "DIR")]
     checks: Option<PathBuf>,
 }
 
-/// Makes the command of one run.
+/// Creates the command of one run.
 type Call = Box<dyn Fn() -> Result<Command>>;
 
 /// One line of the table: a program that evaluates files.
@@ -69,7 +69,7 @@ pub(crate) async fn run(options: &Options, program: &Path) -> Result<()> {
             let mut command = (contest.call)()?;
             command.stdout(fs::File::create(&output)?);
             contest.usages.push(measure(command, &log).await?);
-            ensure!(fs::metadata(&output)?.len() > 1_000, "{} found nothing", contest.program);
+            ensure!(fs::metadata(&output)?.len() > 1_000, "{} has no results", contest.program);
         }
     }
     print(&processes(options, &mut contests)?)?;
@@ -212,7 +212,8 @@ fn kaudit(program: &Path, policies: &Path, manifests: &Path) -> Call {
     Box::new(move || Ok(Kaudit::files(&program, &policies, &manifests)))
 }
 
-/// Trivy's scanner, which reads objects from standard input, and kaudit by the same checks.
+/// Returns the contests of Trivy's scanner, which reads objects from standard input, and of kaudit with the same
+/// checks.
 fn trivy(program: &Path, files: &Files, checkout: &Path, checks: &Path) -> Result<[Contest; 2]> {
     for part in ["checks/kubernetes", "lib"] {
         copy_modules(&checkout.join(part), &checks.join(part))?;

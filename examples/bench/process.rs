@@ -22,7 +22,7 @@ use kaudit_test_support::{
 use serde_json::Value;
 use tokio::time::sleep;
 
-/// The unit of CPU times in `/proc`, the same on every Linux.
+/// The ticks per second of CPU times in `/proc`, the same on every Linux.
 const TICK: Duration = Duration::from_millis(10);
 /// How often memory is read. The kernel keeps the peak, so only a peak after the last read is missed.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
@@ -37,16 +37,16 @@ pub(crate) struct Usage {
     pub(crate) peak_kb: u64,
 }
 
-/// Returns the CPU time of a process that runs, or has ended but was not waited for yet.
+/// Returns the CPU time of a process that is running, or has ended and was not waited for yet.
 pub(crate) fn cpu(pid: u32) -> Result<Duration> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
     // The name before the last parenthesis can contain anything.
-    let (_, fields) = stat.rsplit_once(')').context("odd stat")?;
+    let (_, fields) = stat.rsplit_once(')').context("/proc/PID/stat has an unknown format")?;
     let ticks = fields.split_whitespace().skip(11).take(2).map(str::parse::<u32>);
     Ok(TICK * ticks.sum::<Result<u32, _>>()?)
 }
 
-/// Returns a size in KB from `/proc/PID/status`, or nothing if the process has ended.
+/// Returns a size in KB from `/proc/PID/status`; `None` if the process has ended.
 pub(crate) fn memory_kb(pid: u32, field: &str) -> Option<u64> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'))?;
@@ -69,7 +69,7 @@ pub(crate) async fn measure(mut command: Command, log: &Path) -> Result<Usage> {
     while !has_ended(pid) {
         peak_kb = peak_kb.max(memory_kb(pid, "VmHWM").unwrap_or_default());
         ensure!(began.elapsed() < PATIENCE, "{command:?} does not end");
-        sleep(LOOK_EVERY).await;
+        sleep(POLL_EVERY).await;
     }
     let usage = Usage { wall: began.elapsed(), cpu: cpu(pid)?, peak_kb };
     let status: ExitStatus = child.0.wait()?;
@@ -77,7 +77,7 @@ pub(crate) async fn measure(mut command: Command, log: &Path) -> Result<Usage> {
     Ok(usage)
 }
 
-/// How the benchmark calls kaudit.
+/// A binary of kaudit with the options that the benchmark passes to it.
 #[derive(Debug, Clone)]
 pub(crate) struct Kaudit {
     pub(crate) program: PathBuf,
@@ -92,7 +92,7 @@ impl Kaudit {
         command
     }
 
-    /// Returns the command `check -f` with other policies.
+    /// Returns the command `check -f` for a program, policies and manifests.
     pub(crate) fn files(program: &Path, policies: &Path, manifests: &Path) -> Command {
         let kaudit = Self { program: program.to_owned(), kubeconfig: PathBuf::new(), policies: policies.to_owned() };
         let mut command = kaudit.check(&["-o", "json", "-f"]);
@@ -118,7 +118,7 @@ impl Kaudit {
         let mut child = ChildGuard(command.spawn().context("starting kaudit")?);
         let (sender, lines) = channel();
         let stdout = child.0.stdout.take().context("no standard output")?;
-        // Ends with the child.
+        // The thread ends with the child.
         std::thread::spawn(move || {
             for line in BufReader::new(stdout).lines().map_while(Result::ok) {
                 if sender.send((Instant::now(), line)).is_err() {
@@ -132,9 +132,9 @@ impl Kaudit {
                 return Ok(LongRun { child, address, began, lines, log });
             }
             if began.elapsed() > PATIENCE || has_ended(child.0.id()) {
-                bail!("kaudit does not listen\n{text}");
+                bail!("kaudit has not opened its port\n{text}");
             }
-            sleep(LOOK_EVERY).await;
+            sleep(POLL_EVERY).await;
         }
     }
 }
@@ -143,9 +143,9 @@ impl Kaudit {
 pub(crate) struct LongRun {
     child: ChildGuard,
     address: SocketAddr,
-    /// When it was started.
+    /// The time of the start.
     pub(crate) began: Instant,
-    /// Lines of standard output and when they were read.
+    /// Lines of standard output, with the times when they were read.
     pub(crate) lines: Receiver<(Instant, String)>,
     log: PathBuf,
 }
@@ -155,7 +155,7 @@ impl LongRun {
         self.child.0.id()
     }
 
-    /// Returns where its page for people is.
+    /// Returns the address of the web page.
     pub(crate) fn page(&self) -> Result<SocketAddr> {
         page_address(&fs::read_to_string(&self.log)?).context("kaudit serves no page")
     }
@@ -164,25 +164,25 @@ impl LongRun {
         get(self.address, path)
     }
 
-    /// Asks for its status again and again while `work` is done; returns how long the slowest answer took. Its pipeline
-    /// answers, which does nothing else meanwhile: for at least so long it was busy at a time.
+    /// Requests the status repeatedly while `work` runs; returns the duration of the slowest response. The pipeline
+    /// answers these requests between other work, so its longest uninterrupted work took about as long.
     pub(crate) async fn slowest_status<T>(&self, work: impl Future<Output = T>) -> Result<(T, Duration)> {
-        let (address, over) = (self.address, Arc::new(AtomicBool::new(false)));
+        let (address, is_done) = (self.address, Arc::new(AtomicBool::new(false)));
         let asked = tokio::task::spawn_blocking({
-            let over = over.clone();
+            let is_done = is_done.clone();
             move || {
                 let mut slowest = Duration::ZERO;
-                while !over.load(Ordering::Relaxed) {
+                while !is_done.load(Ordering::Relaxed) {
                     let began = Instant::now();
-                    get(address, "/status").context("kaudit does not tell its status")?;
+                    get(address, "/status").context("kaudit does not return its status")?;
                     slowest = slowest.max(began.elapsed());
-                    std::thread::sleep(LOOK_EVERY);
+                    std::thread::sleep(POLL_EVERY);
                 }
                 anyhow::Ok(slowest)
             }
         });
         let done = work.await;
-        over.store(true, Ordering::Relaxed);
+        is_done.store(true, Ordering::Relaxed);
         Ok((done, asked.await??))
     }
 
@@ -193,22 +193,22 @@ impl LongRun {
 
     /// Waits until the gate is open; returns the time since the start.
     pub(crate) async fn open(&self) -> Result<Duration> {
-        self.wait("the gate", |running| running.get("/readyz").is_some()).await
+        self.wait("readiness", |running| running.get("/readyz").is_some()).await
     }
 
     /// Waits until everything in the cache has been evaluated; returns the time since the start.
-    pub(crate) async fn judged(&self) -> Result<Duration> {
-        self.wait("the first verdict", |running| {
+    pub(crate) async fn evaluated(&self) -> Result<Duration> {
+        self.wait("the evaluation of all objects", |running| {
             let metrics = running.metrics();
             metrics.sum("kaudit_evaluations_total") >= metrics.sum("kaudit_objects")
         })
         .await
     }
 
-    async fn wait(&self, what: &str, done: impl Fn(&Self) -> bool) -> Result<Duration> {
+    async fn wait(&self, condition: &str, done: impl Fn(&Self) -> bool) -> Result<Duration> {
         while !done(self) {
-            ensure!(self.began.elapsed() < PATIENCE && !has_ended(self.pid()), "waited in vain for {what}");
-            sleep(LOOK_EVERY).await;
+            ensure!(self.began.elapsed() < PATIENCE && !has_ended(self.pid()), "{condition} took too long");
+            sleep(POLL_EVERY).await;
         }
         Ok(self.began.elapsed())
     }
@@ -231,7 +231,7 @@ impl Metrics {
         self.samples(name).map(|(_, value)| value).sum()
     }
 
-    /// Returns a quantile of a histogram in seconds, estimated as Prometheus does it, of what came since `before`.
+    /// Returns a quantile of the observations of a histogram since `before`, in seconds, estimated as in Prometheus.
     pub(crate) fn quantile(&self, name: &str, before: &Self, quantile: f64) -> f64 {
         let bucket = format!("{name}_bucket");
         let bounds = |metrics: &Self| -> Vec<(f64, f64)> {

@@ -1,5 +1,5 @@
-//! How kaudit copes with a cluster that no real API server on this machine could hold: a simulated one, which is a process of
-//! its own.
+//! Measures kaudit with a cluster that is too large for a real API server on this machine. The simulated API server is
+//! a separate process.
 
 mod report;
 mod simulated;
@@ -21,28 +21,28 @@ use crate::{
     process::{Kaudit, LongRun, cpu, memory_kb},
 };
 
-/// What is measured at scale
+/// Options of `scale`
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
-    /// Objects of all kinds
+    /// Number of objects of all kinds
     #[arg(long, default_value_t = 300_000)]
     objects: u32,
-    /// Namespaces over which they are spread
+    /// Number of namespaces
     #[arg(long, default_value_t = 2_000)]
     namespaces: u32,
     /// Numbers of shards to measure
     #[arg(long, value_delimiter = ',', default_value = "1,2,4")]
     shards: Vec<u32>,
-    /// Changes of objects that are judged as fast as possible, and four times as many of their status alone; 0 skips them
+    /// Number of changes that are evaluated, and a quarter of the changes that affect only the status; 0 skips them
     #[arg(long, default_value_t = 50_000)]
     changes: u32,
-    /// How often Namespaces are relabelled; 0 skips it
+    /// Number of times that Namespaces are relabelled; 0 skips it
     #[arg(long, default_value_t = 3)]
     relabel: u32,
-    /// Repeat the audit and take the fastest
+    /// Number of audits, of which the fastest is taken
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
     repeat: u32,
-    /// Measure only parts with this in their name: audit, long run, changes, shards, relabel
+    /// Part of the name of the parts to measure: audit, long run, changes, shards, relabel
     #[arg(long, default_value = "")]
     only: String,
 }
@@ -53,17 +53,17 @@ impl Options {
     }
 }
 
-/// How long a process is idle before its steady memory is read.
+/// The time that a process is idle before its steady memory is read.
 const REST: Duration = Duration::from_secs(30);
-/// How often kaudit is asked how far it is: so seldom that the answers cost it nothing.
-const LOOK_EVERY: Duration = Duration::from_millis(100);
-/// What has not changed for so long is over.
+/// The interval at which kaudit's metrics are read, long enough that this hardly costs any time.
+const POLL_EVERY: Duration = Duration::from_millis(100);
+/// Work has ended when the metrics have not changed for this time.
 const QUIET: Duration = Duration::from_secs(3);
-/// How long anything may take.
+/// The longest time to wait for an event.
 const PATIENCE: Duration = Duration::from_mins(10);
-/// The shortest Lease: the gaps between its renewals show for how long nothing was done.
+/// The shortest Lease: the gaps between its renewals show stalls.
 const LEASE: &str = "--lease-duration=3s";
-/// How often such a Lease is renewed.
+/// The interval at which such a Lease is renewed.
 const RENEWED_EVERY: Duration = Duration::from_millis(400);
 
 /// Measures everything and prints the tables.
@@ -104,8 +104,8 @@ async fn audit(options: &Options, server: &Simulated, kaudit: &Kaudit, folder: &
             "own CPU s",
             "server CPU s",
             "peak MB",
-            "most requests at a time",
-            "lists at a time",
+            "most concurrent requests",
+            "concurrent lists",
         ],
     );
     let (mut fastest, mut rows, mut bytes) = (f64::INFINITY, Vec::new(), 0);
@@ -120,7 +120,7 @@ async fn audit(options: &Options, server: &Simulated, kaudit: &Kaudit, folder: &
             let seconds = (took.wall.as_secs_f64(), took.cpu.as_secs_f64(), server.cpu()? - before);
             best = Some(best.filter(|best| best.0 <= seconds.0).unwrap_or(seconds));
         }
-        let (wall, own, servers) = best.context("no round")?;
+        let (wall, own, servers) = best.context("there was no round")?;
         fastest = fastest.min(wall);
         rows.push((
             format!("download only, {connections} at a time"),
@@ -170,40 +170,44 @@ async fn audit(options: &Options, server: &Simulated, kaudit: &Kaudit, folder: &
         bytes as f64 / 1e6,
         options.repeat
     ));
-    table.note("Goals: at most twice the fastest download, 450 MB, 10 requests and 8 lists at a time.");
+    table.note("Goals: at most twice the fastest download, 450 MB, 10 concurrent requests and 8 concurrent lists.");
     print(&table.markdown())?;
     Ok(fastest)
 }
 
-/// Measures the start of the long run, its memory, its requests while nothing happens, and how fast it is.
+/// Measures the startup of the long run, its memory, its requests while idle, and the speed of changes.
 async fn long_run(options: &Options, server: &Simulated, kaudit: &Kaudit, folder: &Path, download: f64) -> Result<()> {
     note("Measuring the long run");
     server.reset().await?;
     let running = kaudit.start(folder, &["--record=none"]).await?;
-    let (open, judged) = (running.open().await?.as_secs_f64(), settled(&running).await?.as_secs_f64());
+    let (open, evaluated) = (running.open().await?.as_secs_f64(), settled(&running).await?.as_secs_f64());
     let started = cpu(running.pid())?.as_secs_f64();
     let counters = server.counters().await?;
     let memory = |field| memory_kb(running.pid(), field).context("kaudit has ended");
     server.reset().await?;
-    // No condition to wait for: this shows how much memory the process returns while idle.
+    // There is no condition to wait for: this measures how much memory the process returns while idle.
     sleep(REST).await;
     let (peak, steady) = (memory("VmHWM")?, memory("VmRSS")?);
     let quiet = server.counters().await?;
-    let asked = quiet["requests"].as_object().into_iter().flatten().filter(|(name, _)| !name.starts_with("watch"));
-    let asked: u64 = asked.filter_map(|(_, number)| number.as_u64()).sum();
-    let mut table = Table::new("The long run", &["", "seen", "goal"]);
+    let requests = quiet["requests"].as_object().into_iter().flatten().filter(|(name, _)| !name.starts_with("watch"));
+    let requests: u64 = requests.filter_map(|(_, number)| number.as_u64()).sum();
+    let mut table = Table::new("The long run", &["", "measured", "goal"]);
     for (name, seen, goal) in [
-        ("start until the gate opens", format!("{open:.1} s ({:.2} × the download)", open / download), "1.4 ×"),
-        ("start until everything is judged", format!("{judged:.1} s ({:.2} × the download)", judged / download), "2 ×"),
+        ("start until all kinds are synced", format!("{open:.1} s ({:.2} × the download)", open / download), "1.4 ×"),
+        (
+            "start until all objects are evaluated",
+            format!("{evaluated:.1} s ({:.2} × the download)", evaluated / download),
+            "2 ×",
+        ),
         ("CPU until then", format!("{started:.1} s"), ""),
         ("memory, peak", format!("{} MB", mb(peak)), "450 MB"),
         ("memory, steady", format!("{} MB", mb(steady)), "400 MB"),
         (
-            "most requests at a time, of these lists",
+            "most concurrent requests, most concurrent lists",
             format!("{}, {}", counters["inFlight"]["most"], counters["lists"]["most"]),
             "10, 8",
         ),
-        ("requests a second while nothing happens", format!("{:.2}", asked as f64 / REST.as_secs_f64()), "1"),
+        ("requests a second while idle", format!("{:.2}", requests as f64 / REST.as_secs_f64()), "1"),
     ] {
         table.row(&[name.to_owned(), seen, goal.to_owned()]);
     }
@@ -214,63 +218,63 @@ async fn long_run(options: &Options, server: &Simulated, kaudit: &Kaudit, folder
     Ok(())
 }
 
-/// Waits until everything that is known has been judged; returns the time since the start.
+/// Waits until all known objects have been evaluated; returns the time since the start.
 pub(crate) async fn settled(running: &LongRun) -> Result<Duration> {
     let mut seen = (0.0, running.began);
     loop {
         let metrics = running.metrics();
-        let judged = metrics.sum("kaudit_evaluations_total") + metrics.sum("kaudit_changes_skipped_total");
-        if judged > seen.0 {
-            seen = (judged, Instant::now());
+        let evaluated = metrics.sum("kaudit_evaluations_total") + metrics.sum("kaudit_changes_skipped_total");
+        if evaluated > seen.0 {
+            seen = (evaluated, Instant::now());
         }
-        if judged > 0.0 && metrics.sum("kaudit_queue_length") == 0.0 && seen.1.elapsed() > QUIET {
+        if evaluated > 0.0 && metrics.sum("kaudit_queue_length") == 0.0 && seen.1.elapsed() > QUIET {
             return Ok(seen.1 - running.began);
         }
-        ensure!(running.began.elapsed() < PATIENCE, "kaudit never rests");
-        sleep(LOOK_EVERY).await;
+        ensure!(running.began.elapsed() < PATIENCE, "kaudit did not become idle in time");
+        sleep(POLL_EVERY).await;
     }
 }
 
-/// Measures how fast changes are taken, if there are always more.
+/// Measures the speed of changes that arrive faster than they can be processed.
 async fn changes(options: &Options, server: &Simulated, running: &LongRun) -> Result<()> {
     let mut table = Table::new(
-        "More changes than can be taken",
-        &["changes", "made", "wall s", "judged", "skipped", "own CPU s", "a second", "a second and core", "goal"],
+        "Changes that arrive faster than they can be processed",
+        &["changes", "made", "wall s", "evaluated", "skipped", "own CPU s", "a second", "a second and core", "goal"],
     );
     for (name, status_share, count, goal) in [
         ("status updates that no policy reads", 100, options.changes.saturating_mul(4), "20,000"),
         ("images changed, Pods replaced", 0, options.changes, "8,000"),
     ] {
         note(&format!("{count} {name}"));
-        let look = || -> Result<_> {
+        let read_sums = || -> Result<_> {
             let metrics = running.metrics();
             let sums = ["kaudit_evaluations_total", "kaudit_changes_skipped_total"].map(|name| metrics.sum(name));
             Ok((sums, cpu(running.pid())?.as_secs_f64()))
         };
-        let ([judged, skipped], cpu_before) = look()?;
+        let ([evaluated, skipped], cpu_before) = read_sums()?;
         let began = running.began.elapsed();
         server.change(count, status_share).await?;
         let wall = settled(running).await?.saturating_sub(began).as_secs_f64();
-        let ([judged_then, skipped_then], cpu_then) = look()?;
-        let (judged, skipped, used) = (judged_then - judged, skipped_then - skipped, cpu_then - cpu_before);
-        let taken = judged + skipped;
+        let ([evaluated_then, skipped_then], cpu_then) = read_sums()?;
+        let (evaluated, skipped, used) = (evaluated_then - evaluated, skipped_then - skipped, cpu_then - cpu_before);
+        let processed = evaluated + skipped;
         table.row(&[
             name.to_owned(),
             count.to_string(),
             format!("{wall:.2}"),
-            format!("{judged:.0}"),
+            format!("{evaluated:.0}"),
             format!("{skipped:.0}"),
             format!("{used:.2}"),
-            format!("{:.0}", taken / wall),
-            format!("{:.0}", taken / used),
+            format!("{:.0}", processed / wall),
+            format!("{:.0}", processed / used),
             goal.to_owned(),
         ]);
     }
-    table.note("Of an object that changes again before it is judged, only the last state is.");
+    table.note("If an object changes again before it is evaluated, only its last state is evaluated.");
     print(&table.markdown())
 }
 
-/// Measures how much less each of several shards needs.
+/// Measures the time and memory of each shard.
 async fn shards(options: &Options, server: &Simulated, kaudit: &Kaudit, folder: &Path) -> Result<()> {
     let mut table = Table::new(
         "Shards, one after the other",
@@ -293,7 +297,7 @@ async fn shards(options: &Options, server: &Simulated, kaudit: &Kaudit, folder: 
     print(&table.markdown())
 }
 
-/// Measures for how long nothing else is done when the labels of all Namespaces change, which a Constraint selects by.
+/// Measures how long the pipeline stalls when the labels of all Namespaces change and a Constraint selects by them.
 async fn relabel(options: &Options, server: &Simulated, kaudit: &Kaudit, folder: &Path) -> Result<()> {
     let kaudit = Kaudit { policies: selecting(folder)?, ..kaudit.clone() };
     note("Measuring a run whose Constraint selects namespaces");
@@ -301,12 +305,19 @@ async fn relabel(options: &Options, server: &Simulated, kaudit: &Kaudit, folder:
     running.open().await?;
     settled(&running).await?;
     let mut table = Table::new(
-        &format!("{} Namespaces are relabelled, and a namespaceSelector is in use", options.namespaces),
-        &["", "slowest answer of the pipeline ms", "longest time between renewals ms", "judged", "own CPU s", "wall s"],
+        &format!("{} Namespaces are relabelled while a namespaceSelector is in use", options.namespaces),
+        &[
+            "",
+            "slowest response of the pipeline ms",
+            "longest time between renewals ms",
+            "evaluated",
+            "own CPU s",
+            "wall s",
+        ],
     );
     for round in 0..=options.relabel {
         server.reset().await?;
-        let judged = running.metrics().sum("kaudit_evaluations_total");
+        let evaluated = running.metrics().sum("kaudit_evaluations_total");
         let (began, used) = (Instant::now(), cpu(running.pid())?);
         let ((wall, counters), slowest) = running
             .slowest_status(async {
@@ -317,17 +328,17 @@ async fn relabel(options: &Options, server: &Simulated, kaudit: &Kaudit, folder:
                     sleep(REST).await;
                 }
                 let wall = (running.began + settled(&running).await?).saturating_duration_since(began);
-                // What was late is seen at the next renewal.
+                // A late renewal is counted when it comes.
                 sleep(2 * RENEWED_EVERY).await;
                 anyhow::Ok((wall, server.counters().await?))
             })
             .await
             .and_then(|(done, slowest)| Ok((done?, slowest)))?;
         table.row(&[
-            if round == 0 { "nothing happens".to_owned() } else { format!("round {round}") },
+            if round == 0 { "idle".to_owned() } else { format!("round {round}") },
             format!("{:.0}", slowest.as_secs_f64() * 1e3),
             counters["longestGapMs"].to_string(),
-            format!("{:.0}", running.metrics().sum("kaudit_evaluations_total") - judged),
+            format!("{:.0}", running.metrics().sum("kaudit_evaluations_total") - evaluated),
             format!("{:.2}", cpu(running.pid())?.saturating_sub(used).as_secs_f64()),
             format!("{:.2}", wall.as_secs_f64()),
         ]);
@@ -336,8 +347,8 @@ async fn relabel(options: &Options, server: &Simulated, kaudit: &Kaudit, folder:
     print(&table.markdown())
 }
 
-/// Writes a benchmark's template with a Constraint that selects namespaces by a label and that nothing violates: so the status
-/// is small, and what it takes to tell it is not what is measured.
+/// Writes a template of the benchmark with a Constraint that selects namespaces by a label and has no violations, so
+/// that the status is small and does not affect the measurement.
 fn selecting(folder: &Path) -> Result<PathBuf> {
     let policies = folder.join("selecting");
     fs::create_dir(&policies)?;

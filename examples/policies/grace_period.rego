@@ -1,10 +1,10 @@
 # METADATA
 # title: Stateful workloads get time to stop
-# description: A check as Trivy's library has them.
+# description: A check in the form of Trivy's library.
 # custom:
 #   id: STOP-01
 #   severity: MEDIUM
-#   recommended_action: Leave terminationGracePeriodSeconds out, or set it to what a clean stop takes.
+#   recommended_action: Leave terminationGracePeriodSeconds out, or set it to the time that a clean stop needs.
 #   input:
 #     selector:
 #     - type: kubernetes

@@ -1,4 +1,4 @@
-//! Requests taken apart, and answers that are written while they are sent.
+//! Parses requests, and streams responses.
 
 use std::{collections::BTreeMap, io::Write};
 
@@ -13,11 +13,11 @@ use percent_encoding::percent_decode_str;
 
 use super::{counters::Flight, status::Refusal};
 
-/// The parameters of a request, and what it accepts.
+/// The parameters of a request.
 #[derive(Debug)]
 pub(crate) struct Query {
     parameters: BTreeMap<String, String>,
-    /// Whether it takes gzip.
+    /// Whether the client accepts gzip.
     pub(crate) gzip: bool,
 }
 
@@ -36,7 +36,7 @@ impl Query {
         self.parameters.get(name).map(String::as_str)
     }
 
-    /// Whether it is there and says something.
+    /// Whether a parameter exists and is not empty.
     pub(crate) fn has(&self, name: &str) -> bool {
         self.get(name).is_some_and(|value| !value.is_empty())
     }
@@ -45,15 +45,15 @@ impl Query {
         matches!(self.get(name), Some("true" | "1"))
     }
 
-    /// Returns a parameter that is a number, if it is there.
+    /// Returns a parameter as a number; `None` if it does not exist or is empty.
     pub(crate) fn number(&self, name: &str) -> Result<Option<u32>, Refusal> {
         let text = self.get(name).filter(|text| !text.is_empty());
-        text.map(|text| text.parse().map_err(|_| Refusal::bad_request(format!("{name} {text:?} is no number"))))
+        text.map(|text| text.parse().map_err(|_| Refusal::bad_request(format!("{name} {text:?} is not a number"))))
             .transpose()
     }
 }
 
-/// Whether a request takes JSON that is not in the form of a table.
+/// Whether a client accepts JSON other than a `Table`.
 pub(crate) fn takes_json(headers: &HeaderMap) -> bool {
     let Some(accept) = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()) else { return true };
     accept.split(',').any(|range| {
@@ -62,7 +62,7 @@ pub(crate) fn takes_json(headers: &HeaderMap) -> bool {
     })
 }
 
-/// Returns an answer of which the length is not known; the request is in flight until its end.
+/// Returns a response of unknown length; the request is in flight until its end.
 pub(crate) fn streamed(
     blocks: impl Stream<Item = anyhow::Result<Bytes>> + Send + 'static,
     flight: Flight,
@@ -78,7 +78,7 @@ pub(crate) fn streamed(
     (headers, Body::from_stream(blocks.inspect_ok(count))).into_response()
 }
 
-/// Compresses an answer as kube-apiserver does: as fast as that can be done.
+/// Compresses a response at the fastest level, as kube-apiserver does.
 fn compressed(
     blocks: impl Stream<Item = anyhow::Result<Bytes>> + Send + 'static,
 ) -> impl Stream<Item = anyhow::Result<Bytes>> + Send {

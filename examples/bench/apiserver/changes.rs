@@ -1,4 +1,4 @@
-//! What changes, and how fast.
+//! Changes of the simulated objects, at a set pace.
 
 use std::{
     sync::{Arc, atomic::Ordering},
@@ -13,23 +13,23 @@ use super::{
     world::{Kind, World, mix},
 };
 
-/// How often changes are made: so often that they come evenly.
+/// The interval of changes, short enough for an even pace.
 const TICK: Duration = Duration::from_millis(2);
-/// Changes that are made at a time, at most.
+/// The most changes that are made at a time.
 const BLOCK: u64 = 1_000;
 
-/// How fast the cluster changes.
+/// The rate of changes in the cluster.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Pace {
     pub(crate) per_second: f64,
-    /// The percentage of the changes that are of the status alone.
+    /// The percentage of changes that affect only the status.
     pub(crate) status_share: u32,
-    /// After how many changes it rests again.
+    /// The number of changes after which there are no more.
     pub(crate) count: u64,
 }
 
-/// Makes changes, for ever.
-pub(crate) async fn make(server: Arc<Server>, mut pace: watch::Receiver<Pace>) {
+/// Makes changes until the future is dropped.
+pub(crate) async fn run(server: Arc<Server>, mut pace: watch::Receiver<Pace>) {
     loop {
         let Pace { per_second, status_share, count } = *pace.borrow_and_update();
         let (began, mut made) = (Instant::now(), 0);
@@ -40,7 +40,7 @@ pub(crate) async fn make(server: Arc<Server>, mut pace: watch::Receiver<Pace>) {
                 sleep(TICK).await;
                 continue;
             }
-            server.happen(|history, world| (0..now).for_each(|_| change(history, world, status_share)));
+            server.change(|history, world| (0..now).for_each(|_| change(history, world, status_share)));
             made += now;
             server.made.store(made, Ordering::Relaxed);
             tokio::task::yield_now().await;
@@ -51,7 +51,7 @@ pub(crate) async fn make(server: Arc<Server>, mut pace: watch::Receiver<Pace>) {
     }
 }
 
-/// Makes the change that comes next: the same one after the same others.
+/// Makes the next change, which depends only on the version of the cluster.
 fn change(history: &mut History, world: &World, status_share: u32) {
     let dice = mix(u64::from(history.latest()) << 20);
     let percent = |place: u32| (dice >> place) % 100;

@@ -1,4 +1,4 @@
-//! What clients have asked for, so that it can be shown how polite they are.
+//! Counts requests, to measure the load that clients cause.
 
 use std::{
     collections::BTreeMap,
@@ -11,7 +11,7 @@ use std::{
 
 use serde_json::{Value, json};
 
-/// How many of something there are now, and the most that there were at a time.
+/// A current number, and its maximum.
 #[derive(Debug, Default)]
 struct Gauge {
     now: AtomicI64,
@@ -23,7 +23,7 @@ impl Gauge {
         self.most.fetch_max(self.now.fetch_add(1, Relaxed) + 1, Relaxed);
     }
 
-    fn told(&self) -> Value {
+    fn to_json(&self) -> Value {
         json!({"now": self.now.load(Relaxed), "most": self.most.load(Relaxed)})
     }
 }
@@ -31,7 +31,7 @@ impl Gauge {
 /// Counts requests.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
-    /// By verb and resource.
+    /// The number of requests by verb and resource.
     requests: Mutex<BTreeMap<String, u64>>,
     in_flight: Gauge,
     lists: Gauge,
@@ -40,14 +40,15 @@ pub(crate) struct Counters {
     renewals: Mutex<Renewals>,
 }
 
-/// When an object was updated last, and the longest time between two updates: of the Lease of a client that is stalled.
+/// The time of the last update of a Lease, and the longest time between two updates, which shows whether a client
+/// stalls.
 #[derive(Debug, Default)]
 struct Renewals {
     last: Option<Instant>,
     longest_gap: Duration,
 }
 
-/// A request until its answer is sent.
+/// A request until its response is sent.
 #[derive(Debug)]
 pub(crate) struct Flight {
     counters: Arc<Counters>,
@@ -79,15 +80,15 @@ impl Counters {
     }
 
     /// Returns everything as JSON.
-    pub(crate) fn told(&self) -> Value {
+    pub(crate) fn to_json(&self) -> Value {
         json!({
             "requests": *self.requests.lock().unwrap_or_else(PoisonError::into_inner),
-            "inFlight": self.in_flight.told(), "lists": self.lists.told(), "watches": self.watches.told(),
+            "inFlight": self.in_flight.to_json(), "lists": self.lists.to_json(), "watches": self.watches.to_json(),
             "bytes": self.bytes.load(Relaxed), "longestGapMs": self.renewals().longest_gap.as_millis() as u64,
         })
     }
 
-    /// Begins to count anew.
+    /// Resets all counters.
     pub(crate) fn reset(&self) {
         self.requests.lock().unwrap_or_else(PoisonError::into_inner).clear();
         self.bytes.store(0, Relaxed);
@@ -99,12 +100,12 @@ impl Counters {
 }
 
 impl Flight {
-    /// Counts bytes of the answer.
+    /// Counts bytes of the response.
     pub(crate) fn sends(&self, bytes: usize) {
         self.counters.bytes.fetch_add(bytes as u64, Relaxed);
     }
 
-    /// Returns what it counts for. As for priority and fairness, a watch is not in flight once it is open.
+    /// Returns the gauges that count the request. As for API priority and fairness, an open watch is not in flight.
     fn gauges(&self) -> Vec<&Gauge> {
         let Counters { in_flight, lists, watches, .. } = &*self.counters;
         match self.verb {

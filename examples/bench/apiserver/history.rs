@@ -1,20 +1,21 @@
-//! What happened to the objects: one sequence of versions for all kinds, as in one etcd.
+//! The history of all objects: one sequence of versions for all kinds, as in etcd.
 //!
-//! Of an object only the versions of what happened to it last are kept; everything else is computed from them. Of each
-//! version, back to a number of them, it is known how its object was before: so the state at any of these can be told.
+//! For each object, only the versions of its last creation, changes and deletion are stored; its contents are computed
+//! from them. For a limited number of the last versions, the previous state of the object is stored as well, so that
+//! the state of the cluster at each of these versions can be computed.
 
 use std::{collections::VecDeque, ops::Range};
 
-/// When something happened to an object last; 0 is never.
+/// The versions of the last changes of an object; 0 means never.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Stamps {
-    /// When it was created.
+    /// The version of its creation.
     pub(crate) born: u32,
-    /// When its specification changed, since it was created.
+    /// The version of the last change of its specification since the creation.
     pub(crate) spec: u32,
-    /// When its status changed, since it was created.
+    /// The version of the last change of its status since the creation.
     pub(crate) status: u32,
-    /// When it was deleted, or what had its slot before it.
+    /// The version of the last deletion in its slot, which may be that of an earlier object.
     gone: u32,
 }
 
@@ -38,7 +39,7 @@ impl Stamps {
     }
 }
 
-/// What happens to an object.
+/// A change of an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Step {
     Create,
@@ -47,7 +48,7 @@ pub(crate) enum Step {
     Delete,
 }
 
-/// A version.
+/// A change with the previous state of its object.
 #[derive(Debug)]
 struct Entry {
     slot: u32,
@@ -55,48 +56,48 @@ struct Entry {
     before: Stamps,
 }
 
-/// A version as a watch tells of it.
+/// A change as watches need it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Event {
     pub(crate) version: u32,
     pub(crate) slot: u32,
     pub(crate) step: Step,
-    /// The object, or how it was last if it was deleted.
+    /// The state after the change; after a deletion, the last state.
     pub(crate) stamps: Stamps,
 }
 
-/// Versions are searched for those that a watch is about in steps of this many.
+/// The most versions that are searched at a time for changes of watched objects.
 const SEARCH: usize = 4_096;
 
-/// The objects now and some time back.
+/// The current state of all objects, and their recent changes.
 #[derive(Debug)]
 pub(crate) struct History {
     latest: u32,
     stamps: Vec<Stamps>,
-    /// The last versions, the oldest first.
+    /// The last changes, the oldest first.
     log: VecDeque<Entry>,
-    /// How many are kept.
+    /// The number of changes that are kept.
     keep: usize,
 }
 
 impl History {
-    /// Creates the objects of all slots; knows no version before the last of them.
+    /// Creates the objects of all slots. The oldest version is that of the last creation.
     pub(crate) fn new(slots: u32, keep: usize) -> Self {
         let stamps = (1..=slots).map(|born| Stamps { born, spec: 0, status: 0, gone: 0 }).collect();
         Self { latest: slots, stamps, log: VecDeque::new(), keep }
     }
 
-    /// Returns the version of the cluster now.
+    /// Returns the current version of the cluster.
     pub(crate) fn latest(&self) -> u32 {
         self.latest
     }
 
-    /// Returns the oldest version of which the state is known.
+    /// Returns the oldest version whose state can be computed.
     pub(crate) fn oldest(&self) -> u32 {
         self.latest - self.log.len() as u32
     }
 
-    /// Has something happen to an object.
+    /// Changes an object.
     pub(crate) fn push(&mut self, slot: u32, step: Step) {
         self.latest += 1;
         let stamps = &mut self.stamps[slot as usize];
@@ -107,7 +108,8 @@ impl History {
         }
     }
 
-    /// Returns an object as it was at a version, which must not be older than the oldest; `None` if there was none.
+    /// Returns the state of an object at a version, which must not be older than the oldest; `None` if it did not
+    /// exist.
     pub(crate) fn at(&self, slot: u32, version: u32) -> Option<Stamps> {
         let mut stamps = self.stamps[slot as usize];
         while stamps.version() > version {
@@ -120,8 +122,8 @@ impl History {
         &self.log[(version - self.oldest() - 1) as usize]
     }
 
-    /// Returns what happened after a version to objects of some slots, at most `most` of it, and up to which version that is.
-    /// `None` if it is not known any more.
+    /// Returns at most `most` changes of the objects in `slots` after a version, and the version up to which they are
+    /// complete. Returns `None` if the version is older than the oldest.
     pub(crate) fn since(&self, version: u32, slots: &Range<u32>, most: usize) -> Option<(Vec<Event>, u32)> {
         if version < self.oldest() {
             return None;

@@ -1,24 +1,24 @@
-//! What the simulated API server serves, and the documents in which it says so.
+//! The kinds that the simulated API server serves, and the discovery documents.
 
 use serde_json::{Value, json};
 
 use super::world::Kind;
 
-/// Where the objects of a kind come from.
+/// The origin of the objects of a kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Source {
     Made(Kind),
-    /// There are none.
+    /// There are no objects.
     Empty,
-    /// Whatever clients write.
+    /// Objects that clients write are stored.
     Written,
-    /// What clients write is counted and forgotten.
+    /// Objects that clients write are counted, but not stored.
     Forgotten,
-    /// Reviews, which are answered.
+    /// Objects are reviews, which are allowed and not stored.
     Reviewed,
 }
 
-/// A kind as discovery has it.
+/// A served kind, as in discovery.
 #[derive(Debug)]
 pub(crate) struct Resource {
     pub(crate) group: &'static str,
@@ -30,7 +30,7 @@ pub(crate) struct Resource {
     pub(crate) source: Source,
 }
 
-/// Everything that is served, by group.
+/// All served kinds, by group.
 #[rustfmt::skip]
 pub(crate) const RESOURCES: &[Resource] = &[
     core("configmaps", "ConfigMap", "cm", Source::Made(Kind::ConfigMap)),
@@ -107,14 +107,14 @@ impl Resource {
     }
 }
 
-/// Returns what of a group and version is served under this name.
+/// Returns the kind with this plural in a group and version.
 pub(crate) fn find(group: &str, version: &str, plural: &str) -> Option<&'static Resource> {
     RESOURCES
         .iter()
         .find(|resource| resource.group == group && resource.version == version && resource.plural == plural)
 }
 
-/// Returns the groups beside the core.
+/// Returns the groups except the core group.
 fn groups() -> Vec<&'static str> {
     let mut groups: Vec<_> =
         RESOURCES.iter().map(|resource| resource.group).filter(|group| !group.is_empty()).collect();
@@ -122,7 +122,7 @@ fn groups() -> Vec<&'static str> {
     groups
 }
 
-/// Returns a document of aggregated discovery: of the core, or of all groups.
+/// Returns a document of aggregated discovery: for the core group, or for all others.
 pub(crate) fn aggregated(core: bool) -> Value {
     let items = if core { vec![""] } else { groups() }.into_iter().map(|group| {
         let resources = RESOURCES.iter().filter(|resource| resource.group == group).map(|resource| {
@@ -143,7 +143,7 @@ pub(crate) fn aggregated(core: bool) -> Value {
     })
 }
 
-/// Returns the document that servers gave before there was aggregated discovery: the versions of the core, or all groups.
+/// Returns a document of unaggregated discovery: the versions of the core group, or all other groups.
 pub(crate) fn legacy(core: bool) -> Value {
     if core {
         return json!({"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": []});
@@ -152,13 +152,13 @@ pub(crate) fn legacy(core: bool) -> Value {
     json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": groups})
 }
 
-/// Returns the document of a group.
+/// Returns the discovery document of a group.
 pub(crate) fn group(name: &str) -> Value {
     let version = json!({"groupVersion": format!("{name}/v1"), "version": "v1"});
     json!({"kind": "APIGroup", "apiVersion": "v1", "name": name, "versions": [version], "preferredVersion": version})
 }
 
-/// Returns the document of the kinds of a group and version; `None` if there are none.
+/// Returns the discovery document of a group and version; `None` if it has no kinds.
 pub(crate) fn resources(group: &str, version: &str) -> Option<Value> {
     let resources: Vec<_> = RESOURCES
         .iter()

@@ -1,4 +1,4 @@
-//! Lists: page by page or whole, of the cluster as it is or as it was at a version.
+//! Lists, whole or by page, at the current version or an earlier one.
 
 use std::{ops::Range, sync::Arc};
 
@@ -22,12 +22,12 @@ const BLOCK: usize = 32;
 struct Page {
     version: u32,
     slots: Range<u32>,
-    /// What comes after it.
+    /// The slots after the page.
     rest: Range<u32>,
     began_ms: u64,
 }
 
-/// Answers a list.
+/// Returns the response to a list request.
 pub(crate) fn list(
     server: &Arc<Server>,
     resource: &'static Resource,
@@ -40,7 +40,7 @@ pub(crate) fn list(
         _ => 0..0,
     };
     if !slots.is_empty() && (query.has("labelSelector") || query.has("fieldSelector")) {
-        return Err(Refusal::bad_request("the simulated API server knows no selectors"));
+        return Err(Refusal::bad_request("the simulated API server does not support selectors"));
     }
     let page = page(server, slots, query)?;
     let mut metadata = json!({"resourceVersion": page.version.to_string()});
@@ -57,7 +57,7 @@ pub(crate) fn list(
     Ok(answer::streamed(blocks(server.clone(), head, page), flight, server.gzips(query)))
 }
 
-/// Says which objects are asked for.
+/// Returns the requested page.
 fn page(server: &Server, slots: Range<u32>, query: &Query) -> Result<Page, Refusal> {
     let history = server.history();
     let limit = query.number("limit")?.unwrap_or(0) as usize;
@@ -85,7 +85,7 @@ fn page(server: &Server, slots: Range<u32>, query: &Query) -> Result<Page, Refus
     };
     let (version, limit) = match (matching, asked) {
         (None, None) => (history.latest(), limit),
-        // From the watch cache, which knows no pages.
+        // A real server answers from its watch cache, which ignores the limit.
         (None | Some("NotOlderThan"), Some(0)) => (history.latest(), 0),
         (Some("Exact"), Some(version)) if version > 0 => (exactly(version)?, limit),
         // Before there was `resourceVersionMatch`, a page was exact.
@@ -94,12 +94,12 @@ fn page(server: &Server, slots: Range<u32>, query: &Query) -> Result<Page, Refus
             exactly(version.max(history.oldest()))?;
             (history.latest(), limit)
         }
-        _ => return Err(Refusal::invalid("resourceVersionMatch does not go with resourceVersion")),
+        _ => return Err(Refusal::invalid("resourceVersionMatch is not valid for this resourceVersion")),
     };
     Ok(cut(&history, version, slots, limit, began_ms))
 }
 
-/// Takes the first objects of some; all of them if `limit` is 0.
+/// Returns a page of at most `limit` objects; of all of them if `limit` is 0.
 fn cut(history: &super::history::History, version: u32, slots: Range<u32>, limit: usize, began_ms: u64) -> Page {
     let mut end = slots.end;
     if limit > 0 {
@@ -109,7 +109,7 @@ fn cut(history: &super::history::History, version: u32, slots: Range<u32>, limit
     Page { version, slots: slots.start..end, rest: end..slots.end, began_ms }
 }
 
-/// Writes a list.
+/// Returns the JSON of a list, in blocks.
 fn blocks(server: Arc<Server>, head: String, page: Page) -> impl Stream<Item = anyhow::Result<Bytes>> {
     let Page { version, slots, .. } = page;
     stream::try_unfold((server, head.into_bytes(), slots, true), move |(server, mut text, slots, first)| async move {
@@ -121,7 +121,7 @@ fn blocks(server: Arc<Server>, head: String, page: Page) -> impl Stream<Item = a
         {
             let history = server.history();
             if version < history.oldest() {
-                return Err(anyhow!("the list takes longer than its version is known"));
+                return Err(anyhow!("the version of the list has expired"));
             }
             let mut alive = slots.by_ref().filter_map(|slot| Some((slot, history.at(slot, version)?)));
             objects.extend(alive.by_ref().take(BLOCK));
@@ -140,7 +140,7 @@ fn blocks(server: Arc<Server>, head: String, page: Page) -> impl Stream<Item = a
     })
 }
 
-/// Returns what a client gives back to read on.
+/// Returns a continue token.
 fn token(version: u32, slot: u32, began_ms: u64) -> String {
     data_encoding::BASE64URL_NOPAD.encode(format!("{version}/{slot}/{began_ms}").as_bytes())
 }

@@ -1,4 +1,4 @@
-//! The objects: a template of each kind and shape, and what fills the gaps of one of them.
+//! The JSON of objects: a template for each kind and shape, with gaps that are filled for each object.
 
 use anyhow::Result;
 
@@ -9,16 +9,16 @@ use super::{
     world::{Kind, Place, World, mix, write_node, write_suffix, write_template_hash},
 };
 
-/// How many different Pods, Deployments and so on there are at most, beside what fills their gaps.
+/// The most shapes of each kind.
 const SHAPES: u64 = 256;
-/// Objects for each of them in a small cluster.
+/// The number of objects for each shape in a small cluster.
 const PER_SHAPE: u64 = 100;
 
-/// The templates of all objects, and where they belong.
+/// The templates of all objects, and their positions in the cluster.
 #[derive(Debug)]
 pub(crate) struct Objects {
     pub(crate) world: World,
-    /// By kind and shape.
+    /// The templates by kind and shape.
     templates: Vec<Vec<Template>>,
 }
 
@@ -30,7 +30,7 @@ impl Objects {
         Ok(Self { world, templates })
     }
 
-    /// Appends an object as it is in a list, which says only once what kind it is of. `version` is its `resourceVersion`.
+    /// Appends an object as an item of a list, without kind and `apiVersion`. `version` is its `resourceVersion`.
     pub(crate) fn write(&self, slot: u32, stamps: Stamps, version: u32, out: &mut Vec<u8>) {
         let place = self.world.place(slot);
         let hash = self.world.hash(slot, stamps.born);
@@ -40,12 +40,12 @@ impl Objects {
         templates[shape as usize].write(out, |gap, out| subject.fill(gap, out));
     }
 
-    /// Appends an object as it is by itself.
+    /// Appends an object with its kind and `apiVersion`, which are in `types`.
     pub(crate) fn write_whole(&self, slot: u32, stamps: Stamps, version: u32, types: &str, out: &mut Vec<u8>) {
         out.extend_from_slice(types.as_bytes());
         let begin = out.len();
         self.write(slot, stamps, version, out);
-        // Its kind stands where it began.
+        // `types` already begins the object.
         out[begin] = b',';
     }
 
@@ -57,14 +57,14 @@ impl Objects {
     }
 }
 
-/// An object whose gaps are filled.
+/// An object, to fill the gaps of its template.
 struct Subject<'a> {
     world: &'a World,
     slot: u32,
     place: Place<'a>,
     stamps: Stamps,
     version: u32,
-    /// Computed from slot and creation.
+    /// A hash of the slot and the version of its creation.
     hash: u64,
 }
 
@@ -97,19 +97,19 @@ impl Subject<'_> {
         }
     }
 
-    /// Fills what names the owner: a Pod's `ReplicaSet`, or the Deployment of that.
+    /// Fills a gap about the owner: the `ReplicaSet` of a Pod, or the Deployment of a `ReplicaSet`.
     fn fill_owner(&self, gap: Gap, out: &mut Vec<u8>) {
         let Some(app) = self.place.app else { return };
         let (set, template_hash) = self.world.current_set(app);
         let owner = if self.place.kind == Kind::Pod { set } else { self.world.deployment(app) };
-        // Neither is ever replaced by another.
+        // Owners are never replaced.
         let hash = self.world.hash(owner, owner + 1);
         match gap {
             Gap::OwnerName => self.world.write_name(self.world.place(owner), hash, out),
             Gap::OwnerUid => write_uid(hash, out),
             _ if self.place.kind == Kind::Pod => write_template_hash(template_hash, out),
             _ => {
-                // It ends the name.
+                // The name ends with it.
                 let mut name = Vec::new();
                 self.world.write_name(self.place, self.hash, &mut name);
                 out.extend_from_slice(&name[app.name.len() + 1..]);
@@ -128,7 +128,7 @@ impl Subject<'_> {
         (mix(self.hash ^ 1) % u64::from(nodes.end - nodes.start)) as u32
     }
 
-    /// Returns how many Pods it wants: a `ReplicaSet` of an earlier revision none.
+    /// Returns the number of replicas; 0 for a `ReplicaSet` of an earlier revision.
     fn replicas(&self) -> u32 {
         self.place.app.map_or(0, |app| {
             let current = self.place.kind != Kind::ReplicaSet || self.slot == self.world.current_set(app).0;
@@ -136,7 +136,7 @@ impl Subject<'_> {
         })
     }
 
-    /// Appends the tag of an image, one of fifty times one that changes with every push.
+    /// Appends the tag of an image, which is `latest` in one of fifty cases.
     fn write_tag(&self, out: &mut Vec<u8>) {
         let hash = match self.stamps.spec {
             0 => self.shared(0),
@@ -152,7 +152,8 @@ impl Subject<'_> {
         out.pop();
     }
 
-    /// Appends when a version was: a thousand came each second since the month began after which nothing was there at first.
+    /// Appends the time of a version. The first objects were created at random times from January to September; since
+    /// October, there were a thousand versions each second.
     fn write_time(&self, version: u32, out: &mut Vec<u8>) {
         let first = self.world.len();
         let (month, seconds) = match version.checked_sub(first + 1) {

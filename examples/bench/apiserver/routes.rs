@@ -1,4 +1,4 @@
-//! Which request is what.
+//! Routes of the simulated API server.
 
 use std::{
     cmp::Ordering,
@@ -24,12 +24,12 @@ use super::{
     world::mix,
 };
 
-/// The most that a client may send.
+/// The largest request body, in bytes.
 const BODY: usize = 3 << 20;
 /// The content type of aggregated discovery.
 const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 
-/// Answers a request.
+/// Handles a request.
 pub(crate) async fn answer(State(server): State<Arc<Server>>, request: Request) -> Response {
     Box::pin(dispatch(&server, request)).await.unwrap_or_else(Refusal::into_response)
 }
@@ -39,7 +39,7 @@ async fn dispatch(server: &Arc<Server>, request: Request) -> Result<Response, Re
     let query = Query::new(head.uri.query().unwrap_or_default(), &head.headers);
     let path: Vec<&str> = head.uri.path().split('/').filter(|part| !part.is_empty()).collect();
     let (group, version, rest) = match path[..] {
-        ["simulated", what] => return simulated(server, &head.method, what, &query),
+        ["simulated", name] => return simulated(server, &head.method, name, &query),
         ["version"] => return Ok(ok(&version())),
         ["healthz" | "livez" | "readyz"] => return Ok("ok".into_response()),
         [root @ ("api" | "apis")] => {
@@ -95,23 +95,23 @@ fn version() -> Value {
     json!({"major": "1", "minor": "34", "gitVersion": "v1.34.2+simulated", "platform": "linux/amd64"})
 }
 
-/// Answers with what is served, in the form that the client knows; not again if it knows it already.
+/// Returns the discovery document in the form that the client accepts, or 304 if the client has it already.
 fn discovery(core: bool, headers: &HeaderMap) -> Response {
-    let said = |name| headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    if !said(header::ACCEPT).replace(' ', "").contains("as=APIGroupDiscoveryList") {
+    let header_text = |name| headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    if !header_text(header::ACCEPT).replace(' ', "").contains("as=APIGroupDiscoveryList") {
         return ok(&kinds::legacy(core));
     }
     let document = kinds::aggregated(core);
     let hash = document.to_string().bytes().fold(0, |hash, byte| mix(hash ^ u64::from(byte)));
     let etag = format!("\"{hash:016X}\"");
     let headers = [(header::ETAG, etag.clone()), (header::VARY, "Accept".to_owned())];
-    if said(header::IF_NONE_MATCH) == etag {
+    if header_text(header::IF_NONE_MATCH) == etag {
         return (StatusCode::NOT_MODIFIED, headers).into_response();
     }
     (headers, json_response(StatusCode::OK, &document, AGGREGATED)).into_response()
 }
 
-/// Returns the object of a name, which is searched for: they are sorted by it.
+/// Returns the object with a name, found by binary search, as objects are sorted by name.
 fn get(
     server: &Server,
     resource: &Resource,
@@ -139,13 +139,13 @@ fn get(
     None
 }
 
-/// Answers what is asked of the simulation itself.
-fn simulated(server: &Server, method: &Method, what: &str, query: &Query) -> Result<Response, Refusal> {
+/// Handles a request for the simulation itself.
+fn simulated(server: &Server, method: &Method, name: &str, query: &Query) -> Result<Response, Refusal> {
     let is_post = *method == Method::POST;
-    match (what, is_post) {
+    match (name, is_post) {
         ("counters", true) => server.counters.reset(),
         ("counters", false) => {}
-        ("relabel", true) => server.happen(changes::relabel),
+        ("relabel", true) => server.change(changes::relabel),
         ("changes", true) => {
             let number = |name: &str| query.number(name).map(|number| number.map(f64::from));
             let Pace { per_second, status_share, .. } = *server.pace.borrow();
@@ -158,8 +158,8 @@ fn simulated(server: &Server, method: &Method, what: &str, query: &Query) -> Res
         }
         _ => return Err(Refusal::not_allowed()),
     }
-    let mut told = server.counters.told();
-    told["made"] = server.made.load(Relaxed).into();
-    told["resourceVersion"] = server.history().latest().into();
-    Ok(ok(&told))
+    let mut counters = server.counters.to_json();
+    counters["made"] = server.made.load(Relaxed).into();
+    counters["resourceVersion"] = server.history().latest().into();
+    Ok(ok(&counters))
 }

@@ -1,14 +1,15 @@
-//! What the objects look like: as a real API server serves them, with defaults, status and `managedFields`.
+//! The contents of objects as a real API server serves them, with defaults, status and `managedFields`.
 //!
-//! Each shape is a JSON object with gaps (see [`template`](super::template)). The containers and volumes, and with them what
-//! violates the policies and how often, are those of the objects that the benchmark creates on a real server.
+//! Each shape is a JSON object with gaps (see [`template`](super::template)). The containers and volumes, and therefore
+//! the violations and their frequency, are those of the objects that the benchmark creates on a real server.
 
 use kaudit_test_support::objects::{DOMAINS, Dice, ROLES, pod_spec};
 use serde_json::{Map, Value, json};
 
 use super::world::Kind;
 
-/// Returns a shape of a kind; the same number always gives the same, and Pods that go with the `ReplicaSet` and the Deployment.
+/// Returns a shape of a kind. The same number always gives the same shape; the shapes of a Deployment, a `ReplicaSet`
+/// and a Pod with the same number belong together.
 pub(crate) fn shape(kind: Kind, number: u64) -> Value {
     let mut dice = Dice(number);
     let mut object = match kind {
@@ -38,7 +39,7 @@ pub(crate) fn shape(kind: Kind, number: u64) -> Value {
     object
 }
 
-/// Adds what the server adds to every object.
+/// Adds the fields that the server adds to every object.
 fn complete(object: &mut Value, kind: Kind) {
     let managers = match kind {
         Kind::Pod => [("kube-controller-manager", "spec"), ("kubelet", "status")],
@@ -75,7 +76,7 @@ fn complete(object: &mut Value, kind: Kind) {
     metadata["managedFields"] = entries.into();
 }
 
-/// Returns the `fieldsV1` of a field: what of it is set.
+/// Returns the `fieldsV1` of a field.
 fn owned((key, value): (&String, &Value)) -> (String, Value) {
     let below = match value {
         Value::Object(fields) => fields.iter().map(owned).collect(),
@@ -85,7 +86,7 @@ fn owned((key, value): (&String, &Value)) -> (String, Value) {
     (format!("f:{key}"), below.into())
 }
 
-/// The same of what is in a list by name or type; other lists are owned as they are.
+/// Returns the `fieldsV1` of an item of a list by name or type; other lists are owned as a whole.
 fn item(item: &Value) -> Option<(String, Value)> {
     let key = ["name", "type", "containerPort"].into_iter().find(|key| !item[*key].is_null())?;
     let mut fields: Map<String, Value> = item.as_object()?.iter().map(owned).collect();
@@ -119,7 +120,7 @@ fn metadata(dice: &mut Dice, name: &str) -> Value {
     })
 }
 
-/// Returns a Pod, or what makes such Pods.
+/// Returns a Pod, or a workload with a template for such Pods.
 fn workload(kind: Kind, mut dice: Dice) -> Value {
     let mut metadata = metadata(&mut dice, "‹name›");
     let spec = defaulted(&mut dice);
@@ -197,7 +198,7 @@ fn defaulted(dice: &mut Dice) -> Value {
         spec[field] = value;
     }
     let mut ports = 20;
-    // Not everything has all that a Pod can have.
+    // A Pod has only some of the optional fields.
     for (field, kept, percent) in [("initContainers", 0, 70), ("containers", 1, 40)] {
         if let Some(containers) = spec[field].as_array_mut() {
             if dice.chance(percent) {
@@ -220,7 +221,8 @@ fn defaulted(dice: &mut Dice) -> Value {
     spec
 }
 
-/// Adds the defaults of a container; what it calls is its own, as in a real cluster, by ports that are counted on.
+/// Adds the defaults of a container. Its environment and ports differ from those of other containers, as in a real
+/// cluster; `ports` counts them.
 fn complete_container(container: &mut Value, ports: &mut usize) {
     container["terminationMessagePath"] = "/dev/termination-log".into();
     container["terminationMessagePolicy"] = "File".into();
@@ -245,7 +247,7 @@ fn complete_container(container: &mut Value, ports: &mut usize) {
     });
 }
 
-/// Returns a Pod as it is once it runs.
+/// Returns a Pod that is running.
 fn scheduled(metadata: &Value, mut spec: Value) -> Value {
     spec["nodeName"] = "‹node›".into();
     spec["priority"] = 0.into();

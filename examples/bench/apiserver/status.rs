@@ -1,4 +1,4 @@
-//! Refusals, as a `Status`.
+//! Errors, as a `Status`.
 
 use axum::{
     body::Body,
@@ -7,13 +7,13 @@ use axum::{
 };
 use serde_json::{Value, json};
 
-/// Why a request is refused.
+/// The reason why a request is refused.
 #[derive(Debug)]
 pub(crate) struct Refusal {
     code: StatusCode,
     reason: &'static str,
     message: String,
-    /// The continue token with which the list can be read on, at another version.
+    /// The continue token with which the list can be continued at another version.
     token: String,
 }
 
@@ -30,8 +30,8 @@ impl Refusal {
         Self::new(StatusCode::UNPROCESSABLE_ENTITY, "Invalid", message.into())
     }
 
-    pub(crate) fn not_found(what: &str) -> Self {
-        Self::new(StatusCode::NOT_FOUND, "NotFound", format!("{what} not found"))
+    pub(crate) fn not_found(path: &str) -> Self {
+        Self::new(StatusCode::NOT_FOUND, "NotFound", format!("{path} not found"))
     }
 
     pub(crate) fn not_acceptable() -> Self {
@@ -44,28 +44,28 @@ impl Refusal {
         Self::new(StatusCode::METHOD_NOT_ALLOWED, "MethodNotAllowed", message.to_owned())
     }
 
-    pub(crate) fn exists(what: &str) -> Self {
-        Self::new(StatusCode::CONFLICT, "AlreadyExists", format!("{what} already exists"))
+    pub(crate) fn exists(path: &str) -> Self {
+        Self::new(StatusCode::CONFLICT, "AlreadyExists", format!("{path} already exists"))
     }
 
-    pub(crate) fn conflict(what: &str) -> Self {
-        let message = format!("Operation cannot be fulfilled on {what}: the object has been modified");
+    pub(crate) fn conflict(path: &str) -> Self {
+        let message = format!("Operation cannot be fulfilled on {path}: the object has been modified");
         Self::new(StatusCode::CONFLICT, "Conflict", message)
     }
 
-    /// Of a version that is not known yet.
+    /// Returns the error for a version in the future.
     pub(crate) fn too_large(version: u32, latest: u32) -> Self {
         let message = format!("Too large resource version: {version}, current: {latest}");
         Self::new(StatusCode::GATEWAY_TIMEOUT, "Timeout", message)
     }
 
-    /// Of a version that is not known any more.
+    /// Returns the error for a version that is no longer kept.
     pub(crate) fn expired(version: u32, oldest: u32) -> Self {
         let message = format!("too old resource version: {version} ({oldest})");
         Self::new(StatusCode::GONE, "Expired", message)
     }
 
-    /// Of a list that was begun too long ago; with this token it can be read on.
+    /// Returns the error for an expired continue token, with a token to continue at the current version.
     pub(crate) fn token_expired(token: String) -> Self {
         let message = "The provided continue parameter is too old to display a consistent list result. You can start a new list \
                        without the continue parameter, or use the continue token in this response to retrieve the remainder \
@@ -73,7 +73,7 @@ impl Refusal {
         Self { token, ..Self::new(StatusCode::GONE, "Expired", message.to_owned()) }
     }
 
-    /// Returns it as JSON.
+    /// Returns the `Status` as JSON.
     pub(crate) fn status(&self) -> Value {
         let metadata = if self.token.is_empty() { json!({}) } else { json!({"continue": self.token}) };
         json!({
@@ -89,7 +89,7 @@ impl IntoResponse for Refusal {
     }
 }
 
-/// Returns an answer of one JSON document.
+/// Returns a response with one JSON document.
 pub(crate) fn json_response(code: StatusCode, document: &Value, content_type: &str) -> Response {
     let content_type = [(header::CONTENT_TYPE, content_type.to_owned())];
     (code, content_type, Body::from(document.to_string())).into_response()

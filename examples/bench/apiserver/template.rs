@@ -1,29 +1,29 @@
-//! JSON with gaps, which is laid out once and filled in for each object: that costs little more than copying it.
+//! JSON with gaps, which is parsed once and filled for each object: this costs little more than copying it.
 //!
-//! A gap is written `‹what›`, as a part of a string; `‹#what›` stands for all of a string that is to be a number.
+//! A gap is written `‹name›`, as a part of a string; a string that consists of `‹#name›` becomes a number.
 
 use anyhow::{Context, Result, bail};
 
-/// What fills a gap.
+/// The content of a gap.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Gap {
     Name,
     Namespace,
     Uid,
     Version,
-    /// `metadata.generation`, and what follows it.
+    /// `metadata.generation`, and fields that depend on it.
     Generation,
     Created,
-    /// When the specification changed last, and the status.
+    /// The time of the last change of the specification; [`StatusTime`](Self::StatusTime) is that of the status.
     SpecTime,
     StatusTime,
     App,
     OwnerName,
     OwnerUid,
     TemplateHash,
-    /// The tag of the image that changes with the specification.
+    /// The tag of an image, which changes with the specification.
     Tag,
-    /// A label of namespaces that changes with them.
+    /// A label of namespaces, which changes with each change of the namespace.
     Tier,
     Node,
     PodIp,
@@ -31,19 +31,22 @@ pub(crate) enum Gap {
     Replicas,
     /// The end of the name of a volume.
     Suffix,
-    /// As many hexadecimal digits, the same in all objects of an app; the first number tells several apart.
+    /// Hexadecimal digits that are the same in all objects of an app: an index, and the number of digits.
     Shared(u8, u8),
-    /// The same, of one object alone.
+    /// Hexadecimal digits of one object: an index, and the number of digits.
     Own(u8, u8),
-    /// A number of four digits, the same in all objects of an app.
+    /// A number of four digits that is the same in all objects of an app, by an index.
     Port(u8),
 }
 
 impl Gap {
     fn parse(text: &str) -> Result<Self> {
         let (name, numbers) = text.split_once(' ').unwrap_or((text, ""));
-        let numbers: Vec<u8> =
-            numbers.split_whitespace().map(str::parse).collect::<Result<_, _>>().context("an odd gap")?;
+        let numbers: Vec<u8> = numbers
+            .split_whitespace()
+            .map(str::parse)
+            .collect::<Result<_, _>>()
+            .with_context(|| format!("a gap with an invalid number: {text:?}"))?;
         Ok(match (name, numbers[..].as_ref()) {
             ("name", []) => Self::Name,
             ("namespace", []) => Self::Namespace,
@@ -67,7 +70,7 @@ impl Gap {
             ("shared", [which, digits]) => Self::Shared(*which, *digits),
             ("own", [which, digits]) => Self::Own(*which, *digits),
             ("port", [which]) => Self::Port(*which),
-            _ => bail!("no gap is called {text:?}"),
+            _ => bail!("unknown gap {text:?}"),
         })
     }
 }
@@ -76,7 +79,7 @@ impl Gap {
 #[derive(Debug)]
 pub(crate) struct Template {
     text: Box<str>,
-    /// Where a gap is in the text, and what fills it.
+    /// The positions of gaps in the text, and their contents.
     gaps: Vec<(usize, Gap)>,
 }
 
@@ -91,7 +94,7 @@ impl Template {
             let gap = match gap.strip_prefix('#') {
                 None => gap,
                 Some(number) => {
-                    rest = rest.strip_prefix('"').context("a number is not all of a string")?;
+                    rest = rest.strip_prefix('"').context("a gap for a number must be a whole string")?;
                     text.pop();
                     number
                 }

@@ -1,4 +1,4 @@
-//! The simulated API server tells one story, whichever way it is asked.
+//! Lists and watches of the simulated API server agree with each other.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -53,7 +53,7 @@ impl TestServer {
             Ok(())
         }));
         let mut config = Config::new(format!("http://{}", address.await.unwrap()).parse().unwrap());
-        // What is refused is to be seen.
+        // Errors must be printed.
         config.default_retry = false;
         Self { client: Client::try_from(config).unwrap(), task }
     }
@@ -75,7 +75,7 @@ impl TestServer {
         self.client.request(Request::post(path).body(Vec::new()).unwrap()).await.unwrap()
     }
 
-    /// Makes changes, and waits until they have been made; returns the version then.
+    /// Makes changes and waits for them; returns the version after them.
     async fn change(&self, count: u32, status_share: u32) -> u64 {
         let before = self.post("/simulated/changes?per-second=0").await["resourceVersion"].as_u64().unwrap();
         self.post(&format!("/simulated/changes?per-second=100000&status-share={status_share}&count={count}")).await;
@@ -104,20 +104,20 @@ impl TestServer {
         }
     }
 
-    /// Applies to a list what a watch tells of up to a version.
+    /// Applies the events of a watch to a list, up to a version.
     async fn follow(&self, path: &str, from: u64, items: Vec<Value>, upto: u64) -> Vec<Value> {
         let mut objects: BTreeMap<_, _> = items.into_iter().map(|item| (key(&item), item)).collect();
         let uri = format!("{path}?watch=true&allowWatchBookmarks=true&resourceVersion={from}");
         let stream = self.client.request_stream(Request::get(uri).body(Vec::new()).unwrap()).await.unwrap();
         let mut lines = Box::pin(stream.lines());
-        let mut told = from;
-        while told < upto {
+        let mut seen = from;
+        while seen < upto {
             let line = timeout(PATIENCE, lines.try_next()).await.unwrap().unwrap().unwrap();
             let event: Value = serde_json::from_str(&line).unwrap();
             let mut object = event["object"].clone();
             let version: u64 = object["metadata"]["resourceVersion"].as_str().unwrap().parse().unwrap();
-            assert!(version >= told, "{path}: {version} came after {told}");
-            told = version;
+            assert!(version >= seen, "{path}: {version} came after {seen}");
+            seen = version;
             if version > upto {
                 break;
             }

@@ -1,4 +1,4 @@
-//! Watches: what happens to the objects of a kind, and of a namespace, since a version.
+//! Watches of the objects of a kind, in one namespace or in all, since a version.
 
 use std::{ops::Range, sync::Arc, time::Duration};
 
@@ -22,23 +22,23 @@ use super::{
 /// Events that are written at a time.
 const BLOCK: usize = 64;
 
-/// A watch while it is open.
+/// An open watch.
 struct Watch {
     server: Arc<Server>,
-    /// What every object begins with: its kind.
+    /// The beginning of the JSON of each object, with its kind and `apiVersion`.
     types: String,
     slots: Range<u32>,
-    /// The objects that it still has to tell of as they were when it began.
+    /// The slots of existing objects that are still to be sent.
     initial: Range<u32>,
-    /// Up to which version it has told what happened.
-    told: u32,
+    /// The version up to which changes were sent.
+    sent_up_to: u32,
     latest: watch::Receiver<u32>,
     ends: Instant,
     bookmarks: Option<Instant>,
-    over: bool,
+    has_ended: bool,
 }
 
-/// Answers a watch.
+/// Returns the response to a watch request.
 pub(crate) fn watch(
     server: &Arc<Server>,
     resource: &'static Resource,
@@ -56,7 +56,7 @@ pub(crate) fn watch(
         _ => 0..0,
     };
     if !slots.is_empty() && (query.has("labelSelector") || query.has("fieldSelector")) {
-        return Err(Refusal::bad_request("the simulated API server knows no selectors"));
+        return Err(Refusal::bad_request("the simulated API server does not support selectors"));
     }
     let asked = query.number("resourceVersion")?.filter(|version| *version > 0);
     let most = server.options.watch_seconds;
@@ -68,11 +68,11 @@ pub(crate) fn watch(
         types: format!(r#"{{"kind":"{}","apiVersion":"{}""#, resource.kind, resource.api_version()),
         initial: if asked.is_none() { slots.clone() } else { 0..0 },
         slots,
-        told: asked.unwrap_or(version),
+        sent_up_to: asked.unwrap_or(version),
         latest,
         ends: now + Duration::from_secs(seconds.into()),
         bookmarks: query.is_true("allowWatchBookmarks").then_some(now),
-        over: false,
+        has_ended: false,
         server: server.clone(),
     };
     Ok(answer::streamed(lines(watch), flight, false))
@@ -83,36 +83,36 @@ fn lines(watch: Watch) -> impl Stream<Item = anyhow::Result<Bytes>> {
 }
 
 impl Watch {
-    /// Returns the next lines; `None` at its end.
+    /// Returns the next lines; `None` at the end of the watch.
     async fn next(&mut self) -> Option<Bytes> {
         let mut out = Vec::new();
-        while !self.over {
+        while !self.has_ended {
             if self.initial.is_empty() {
-                self.happened(&mut out);
+                self.send_changes(&mut out);
             } else {
-                self.found(&mut out);
+                self.send_initial(&mut out);
             }
             if !out.is_empty() {
                 return Some(out.into());
             }
-            // There may be more that was not searched yet.
-            if *self.latest.borrow_and_update() <= self.told && self.wait(&mut out).await {
+            // There may be later versions that were not searched yet.
+            if *self.latest.borrow_and_update() <= self.sent_up_to && self.wait(&mut out).await {
                 return Some(out.into());
             }
         }
         None
     }
 
-    /// Waits for what happens next. Returns whether there is a bookmark to be sent meanwhile.
+    /// Waits for the next change. Returns whether a bookmark is to be sent meanwhile, which it writes to `out`.
     async fn wait(&mut self, out: &mut Vec<u8>) -> bool {
         let bookmark = self.bookmarks.map_or(self.ends, |since| since + self.server.bookmarks_every());
         tokio::select! {
-            changed = self.latest.changed() => self.over |= changed.is_err(),
+            changed = self.latest.changed() => self.has_ended |= changed.is_err(),
             () = sleep_until(self.ends.min(bookmark)) => {
-                self.over = Instant::now() >= self.ends;
+                self.has_ended = Instant::now() >= self.ends;
                 if self.bookmarks.is_some() {
                     self.bookmarks = Some(Instant::now());
-                    let metadata = json!({"resourceVersion": self.told.to_string(), "creationTimestamp": null});
+                    let metadata = json!({"resourceVersion": self.sent_up_to.to_string(), "creationTimestamp": null});
                     let line = format!("{{\"type\":\"BOOKMARK\",\"object\":{},\"metadata\":{metadata}}}}}\n", self.types);
                     out.extend_from_slice(line.as_bytes());
                     return true;
@@ -122,13 +122,13 @@ impl Watch {
         false
     }
 
-    /// Writes objects as they were when it began.
-    fn found(&mut self, out: &mut Vec<u8>) {
+    /// Writes objects that existed when the watch began.
+    fn send_initial(&mut self, out: &mut Vec<u8>) {
         let server = self.server.clone();
         let Some(objects) = ({
             let history = server.history();
-            (self.told >= history.oldest()).then(|| {
-                let alive = self.initial.by_ref().filter_map(|slot| Some((slot, history.at(slot, self.told)?)));
+            (self.sent_up_to >= history.oldest()).then(|| {
+                let alive = self.initial.by_ref().filter_map(|slot| Some((slot, history.at(slot, self.sent_up_to)?)));
                 alive.take(BLOCK).collect::<Vec<_>>()
             })
         }) else {
@@ -141,12 +141,12 @@ impl Watch {
         }
     }
 
-    /// Writes what happened since.
-    fn happened(&mut self, out: &mut Vec<u8>) {
+    /// Writes changes since then.
+    fn send_changes(&mut self, out: &mut Vec<u8>) {
         let server = self.server.clone();
-        let since = server.history().since(self.told, &self.slots, BLOCK);
+        let since = server.history().since(self.sent_up_to, &self.slots, BLOCK);
         let Some((events, upto)) = since else { return self.expired(out) };
-        self.told = self.told.max(upto);
+        self.sent_up_to = self.sent_up_to.max(upto);
         for Event { version, slot, step, stamps } in events {
             let name = match step {
                 Step::Create => "ADDED",
@@ -163,10 +163,10 @@ impl Watch {
         out.extend_from_slice(b"}\n");
     }
 
-    /// Says that what it would have to tell is not known any more.
+    /// Writes an error, as the version is no longer kept, and ends the watch.
     fn expired(&mut self, out: &mut Vec<u8>) {
-        let refusal = Refusal::expired(self.told, self.server.history().oldest()).status();
+        let refusal = Refusal::expired(self.sent_up_to, self.server.history().oldest()).status();
         out.extend_from_slice(format!("{{\"type\":\"ERROR\",\"object\":{refusal}}}\n").as_bytes());
-        self.over = true;
+        self.has_ended = true;
     }
 }

@@ -1,15 +1,15 @@
-//! What the simulated cluster holds: which objects there are, how they belong together, and in which order they are listed.
+//! The objects of the simulated cluster, their owners, and the order in which they are listed.
 //!
-//! Each object has a slot, a number from 0. The slots of a kind follow one another in the order of etcd's keys, which is that
-//! of namespace and name, and so do those of a namespace within a kind: a list is a range of slots. Nothing here changes; a
-//! Pod that takes the place of another takes its slot, with a name that sorts into the same place.
+//! Each object has a slot, a number from 0. The slots of a kind, and those of a namespace within a kind, are
+//! consecutive and in the order of etcd's keys, which is that of namespace and name: a list is a range of slots.
+//! Nothing here changes: a Pod that replaces another one gets its slot, and a name at the same place of the order.
 
 use std::ops::Range;
 
 use anyhow::{Result, ensure};
 use kaudit_test_support::objects::{DOMAINS, Dice, ROLES};
 
-/// The kinds that there are objects of.
+/// The kinds of objects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     Namespace,
@@ -24,7 +24,7 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    /// All of them, in the order of their slots.
+    /// All kinds, in the order of their slots.
     pub(crate) const ALL: [Self; 9] = [
         Self::Namespace,
         Self::Node,
@@ -37,42 +37,43 @@ impl Kind {
         Self::Pod,
     ];
 
-    /// Returns its place among the kinds that an app has objects of.
+    /// Returns its index among the kinds of an app's objects; `None` for kinds outside of namespaces.
     fn of_app(self) -> Option<usize> {
         (self as usize).checked_sub(OUTSIDE)
     }
 }
 
-/// The number of kinds that are in no namespace.
+/// The number of kinds outside of namespaces.
 const OUTSIDE: usize = 2;
 const OF_APP: usize = Kind::ALL.len() - OUTSIDE;
-/// There for what looks for them, whatever the other namespaces are called.
+/// Names of namespaces that exist in every cluster.
 const WELL_KNOWN: [&str; 3] = ["default", "kaudit", "kube-system"];
 const ENVIRONMENTS: [&str; 4] = ["dev", "prod", "stage", "test"];
-/// Objects for each node: 30 Pods and what belongs to them.
+/// Objects for each node: 30 Pods and the objects that belong to them.
 const PER_NODE: u32 = 60;
-/// Of replicas: their median, the logarithm's standard deviation that makes 18 of them the 90th percentile, and the most.
+/// The log-normal distribution of replicas: the median, the standard deviation of the logarithm (the 90th percentile is
+/// 18), and the maximum.
 const REPLICAS: (f64, f64, f64) = (3.0, 1.398, 500.0);
-/// The characters of generated names, as apimachinery has them, in their order.
+/// The characters of generated names, as in apimachinery, in ascending order.
 const LETTERS: &[u8; 27] = b"2456789bcdfghjklmnpqrstvwxz";
-/// How many names there are of five such letters.
+/// The number of names of five such letters.
 const NAMES: u64 = 27 * 27 * 27 * 27 * 27;
 
-/// A Deployment and what belongs to it.
+/// A Deployment and the objects that belong to it.
 #[derive(Debug)]
 pub(crate) struct App {
-    /// Never the beginning of another's, so that names made of it are sorted as it is.
+    /// The name, which is never a prefix of another app's name, so that derived names have the same order.
     pub(crate) name: Box<str>,
     namespace: u32,
-    /// Which of all apps it is.
+    /// The index among all apps.
     index: usize,
-    /// What its objects have in common is computed from this.
+    /// The hash from which values that its objects share are computed.
     pub(crate) hash: u64,
-    /// How many objects of each kind the apps before it have.
+    /// The number of objects of each kind in all apps before it.
     before: [u32; OF_APP],
 }
 
-/// All objects.
+/// The layout of all objects.
 #[derive(Debug)]
 pub(crate) struct World {
     seed: u64,
@@ -82,26 +83,26 @@ pub(crate) struct World {
     first: [u32; Kind::ALL.len() + 1],
 }
 
-/// Where an object belongs.
+/// The place of an object in the cluster.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Place<'a> {
     pub(crate) kind: Kind,
-    /// Empty if it is in none.
+    /// The namespace; empty if the object is not in one.
     pub(crate) namespace: &'a str,
     pub(crate) app: Option<&'a App>,
-    /// Which of the objects of its kind it is: in its app, or in the cluster.
+    /// The index among the objects of its kind in its app, or in the cluster.
     pub(crate) ordinal: u32,
-    /// Of how many.
+    /// The number of these objects.
     pub(crate) count: u32,
 }
 
 impl World {
-    /// Lays out a cluster of `objects` in all.
+    /// Lays out a cluster with this total number of objects.
     pub(crate) fn new(objects: u32, namespaces: u32, seed: u64) -> Result<Self> {
         let nodes = (objects / PER_NODE).max(1);
         let outside = namespaces.saturating_add(nodes);
-        ensure!(namespaces as usize > WELL_KNOWN.len(), "a cluster has more than {} namespaces", WELL_KNOWN.len());
-        ensure!(objects > outside, "of {objects} objects {namespaces} cannot be namespaces and {nodes} nodes");
+        ensure!(namespaces as usize > WELL_KNOWN.len(), "there must be more than {} namespaces", WELL_KNOWN.len());
+        ensure!(objects > outside, "{objects} objects are too few for {namespaces} namespaces and {nodes} nodes");
         let mut dice = Dice(seed);
         let namespaces = namespace_names(&mut dice, namespaces);
         let mut apps = apps(&mut dice, objects - outside, namespaces.len());
@@ -109,7 +110,7 @@ impl World {
         let mut before = [0; OF_APP];
         for (index, app) in apps.iter_mut().enumerate() {
             app.index = index;
-            // Until now it held how many objects of each kind the app has.
+            // Until here, it contained the numbers of the app's own objects.
             let counts = std::mem::replace(&mut app.before, before);
             before = std::array::from_fn(|kind| before[kind] + counts[kind]);
         }
@@ -144,7 +145,7 @@ impl World {
         begin(namespace)..begin(namespace + 1)
     }
 
-    /// Returns where the object of a slot belongs.
+    /// Returns the place of the object with this slot.
     pub(crate) fn place(&self, slot: u32) -> Place<'_> {
         let kind = Kind::ALL[self.first.partition_point(|first| *first <= slot) - 1];
         let (all, ordinal) = (self.slots(kind, None), slot - self.first[kind as usize]);
@@ -162,7 +163,7 @@ impl World {
         }
     }
 
-    /// Returns the `ReplicaSet` that an app's Pods belong to: its slot and the hash in its name, which is in theirs, too.
+    /// Returns the current `ReplicaSet` of an app: its slot, and the hash in its name and those of its Pods.
     pub(crate) fn current_set(&self, app: &App) -> (u32, u64) {
         let sets = self.slots_of(app, Kind::ReplicaSet);
         let count = sets.end - sets.start;
@@ -171,7 +172,7 @@ impl World {
         (slot, in_order(current, count, self.hash(slot, slot + 1)))
     }
 
-    /// Returns how many Pods an app has.
+    /// Returns the number of Pods of an app.
     pub(crate) fn pods(&self, app: &App) -> u32 {
         self.slots_of(app, Kind::Pod).len() as u32
     }
@@ -189,7 +190,7 @@ impl World {
         self.slots_of(app, Kind::Deployment).start
     }
 
-    /// Returns the number from which everything about an object is computed that was created at a version.
+    /// Returns the hash from which the contents of an object that was created at a version are computed.
     pub(crate) fn hash(&self, slot: u32, born: u32) -> u64 {
         mix(self.seed ^ u64::from(slot) << 32 ^ u64::from(born))
     }
@@ -222,7 +223,7 @@ impl World {
     }
 }
 
-/// Returns sorted names, none of which is the beginning of another, so that `/` behind them does not change their order.
+/// Returns sorted names, none of which is a prefix of another, so that they have the same order with `/` after them.
 fn namespace_names(dice: &mut Dice, count: u32) -> Vec<Box<str>> {
     let made = (0..count as usize - WELL_KNOWN.len())
         .map(|number| format!("{}-{}-{number:04}", dice.one_of(&DOMAINS), dice.one_of(&ENVIRONMENTS)).into());
@@ -231,9 +232,9 @@ fn namespace_names(dice: &mut Dice, count: u32) -> Vec<Box<str>> {
     names
 }
 
-/// Makes apps until they have this many objects; `before` holds how many of each kind.
+/// Creates apps with this total number of objects; `before` contains the number of each app's own objects by kind.
 fn apps(dice: &mut Dice, objects: u32, namespaces: usize) -> Vec<App> {
-    // The nth largest namespace has 1/n of what the largest has; which one that is has nothing to do with its name.
+    // The nth largest namespace has 1/n of the objects of the largest; the order is random.
     let mut ranks: Vec<usize> = (1..=namespaces).collect();
     for last in (1..namespaces).rev() {
         ranks.swap(last, dice.number(last as u32 + 1));
@@ -269,22 +270,23 @@ fn apps(dice: &mut Dice, objects: u32, namespaces: usize) -> Vec<App> {
 
 fn replicas(dice: &mut Dice) -> u32 {
     let (median, deviation, most) = REPLICAS;
-    // Twelve uniform numbers are normal enough.
+    // The sum of twelve uniform numbers approximates a normal distribution.
     let normal = (0..12).map(|_| uniform(dice)).sum::<f64>() - 6.0;
     (median * (deviation * normal).exp()).round().clamp(1.0, most) as u32
 }
 
-/// Returns a number from 0 to 1.
+/// Returns a random number from 0 to 1.
 fn uniform(dice: &mut Dice) -> f64 {
     (dice.roll() >> 11) as f64 / (1_u64 << 53) as f64
 }
 
-/// Scatters a number, so that those that are next to each other have nothing in common.
+/// Returns a hash of a number.
 pub(crate) fn mix(number: u64) -> u64 {
     Dice(number).roll()
 }
 
-/// Returns a number of a name of five letters, so that those of a smaller ordinal are smaller whatever their hashes are.
+/// Returns a number for a name of five letters. Objects with a smaller ordinal have smaller numbers, regardless of
+/// hashes.
 fn in_order(ordinal: u32, count: u32, hash: u64) -> u64 {
     let room = NAMES / u64::from(count.max(1));
     u64::from(ordinal) * room + hash % room
@@ -299,13 +301,13 @@ fn write_letters(mut number: u64, out: &mut Vec<u8>) {
     out.extend_from_slice(&letters);
 }
 
-/// Appends the `pod-template-hash` that a number stands for.
+/// Appends a number as a `pod-template-hash`.
 pub(crate) fn write_template_hash(number: u64, out: &mut Vec<u8>) {
     write_letters(number, out);
     write_letters(mix(number) % NAMES, out);
 }
 
-/// Appends five letters that a hash stands for.
+/// Appends a hash as five letters.
 pub(crate) fn write_suffix(hash: u64, out: &mut Vec<u8>) {
     write_letters(hash % NAMES, out);
 }

@@ -1,4 +1,4 @@
-//! What clients write: Leases are kept, Events and reviews are answered and forgotten.
+//! Objects that clients write: Leases are stored, Events and reviews are not.
 
 use std::{
     collections::BTreeMap,
@@ -17,7 +17,7 @@ use super::{
     world::mix,
 };
 
-/// A moment like those of all other objects.
+/// The creation time of all written objects.
 const CREATED: &str = "2026-10-01T00:00:00Z";
 
 /// Objects that clients have written.
@@ -26,14 +26,14 @@ pub(crate) struct Written(Mutex<Store>);
 
 #[derive(Debug, Default)]
 struct Store {
-    /// By path: plural, namespace, name.
+    /// The objects by path: plural, namespace, name.
     objects: BTreeMap<String, Value>,
-    /// The last `resourceVersion` that was given.
+    /// The last assigned `resourceVersion`.
     version: u64,
 }
 
 impl Written {
-    /// Returns the objects of a kind, as they are in a list.
+    /// Returns the objects of a kind, as items of a list.
     pub(crate) fn items(&self, plural: &str, namespace: Option<&str>) -> String {
         let store = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let begin = namespace.map_or_else(|| format!("{plural}/"), |namespace| format!("{plural}/{namespace}/"));
@@ -41,7 +41,7 @@ impl Written {
         items.map(|(_, object)| object.to_string()).collect::<Vec<_>>().join(",")
     }
 
-    /// Answers a request for one object that is read, or for what is written.
+    /// Handles a request that reads or writes one object.
     pub(crate) fn answer(
         &self,
         resource: &Resource,
@@ -57,10 +57,10 @@ impl Written {
             let found = store.objects.get(&path).ok_or_else(|| Refusal::not_found(&path))?;
             return Ok(json_response(StatusCode::OK, found, "application/json"));
         }
-        let mut object: Value =
-            serde_json::from_slice(body).map_err(|error| Refusal::bad_request(format!("no JSON: {error}")))?;
+        let mut object: Value = serde_json::from_slice(body)
+            .map_err(|error| Refusal::bad_request(format!("the body is not JSON: {error}")))?;
         if !object.is_object() {
-            return Err(Refusal::bad_request("no object"));
+            return Err(Refusal::bad_request("the body is not an object"));
         }
         if resource.source == Source::Reviewed {
             object["status"] = json!({"allowed": true});
@@ -69,7 +69,7 @@ impl Written {
         store.version += 1;
         let version = store.version;
         let metadata = &mut object["metadata"];
-        let said = metadata["resourceVersion"].as_str().unwrap_or_default().to_owned();
+        let expected_version = metadata["resourceVersion"].as_str().unwrap_or_default().to_owned();
         let path = path(name.or(metadata["name"].as_str()).unwrap_or_default());
         let kept = resource.source == Source::Written;
         let before = store.objects.get(&path).filter(|_| kept);
@@ -81,7 +81,7 @@ impl Written {
             ("POST", Some(_)) => return Err(Refusal::exists(&path)),
             ("PUT", None) if kept => return Err(Refusal::not_found(&path)),
             ("PUT", Some(before)) => {
-                if !said.is_empty() && before["metadata"]["resourceVersion"] != said {
+                if !expected_version.is_empty() && before["metadata"]["resourceVersion"] != expected_version {
                     return Err(Refusal::conflict(&path));
                 }
                 for field in ["uid", "creationTimestamp"] {

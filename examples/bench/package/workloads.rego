@@ -1,6 +1,6 @@
 # METADATA
 # title: Workloads
-# description: One package with all its rules, as most people begin to write policies
+# description: One package with all its rules, a common way to begin with policies
 package bench.workloads
 
 pod_spec := input.spec if input.kind == "Pod"

@@ -1,8 +1,8 @@
 # METADATA
-# title: Nobody's workload
+# title: Workload without an owner
 package bench.owner
 
-# The label that the benchmark takes away and gives back.
+# The benchmark removes and restores this label.
 deny contains msg if {
 	input.kind in {"Pod", "Deployment"}
 	not input.metadata.labels.owner

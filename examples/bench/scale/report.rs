@@ -1,6 +1,6 @@
 //! Tables in Markdown.
 
-/// A table with a title and notes below.
+/// A table with a title above it and notes below.
 pub(crate) struct Table {
     text: String,
     notes: String,

@@ -1,4 +1,4 @@
-//! The simulated API server as a process, and what it is asked beside Kubernetes' API.
+//! The simulated API server as a process, and its API besides that of Kubernetes.
 
 use std::{
     fs,
@@ -20,14 +20,14 @@ use tokio::time::sleep;
 use super::{LOOK_EVERY, PATIENCE};
 use crate::process::{cpu, has_ended};
 
-/// The simulated API server, which ends with this.
+/// A process of the simulated API server, which is killed when the value is dropped.
 pub(crate) struct Simulated {
     child: ChildGuard,
     pub(crate) kubeconfig: PathBuf,
 }
 
 impl Simulated {
-    /// Starts it, and waits until it answers.
+    /// Starts it, and waits until it is ready.
     pub(crate) async fn start(folder: &Path, objects: u32, namespaces: u32) -> Result<Self> {
         let kubeconfig = folder.join("simulated.kubeconfig");
         let mut command = Command::new(std::env::current_exe()?);
@@ -36,8 +36,8 @@ impl Simulated {
         let child = ChildGuard(command.spawn().context("starting the simulated API server")?);
         let began = Instant::now();
         while fs::metadata(&kubeconfig).is_err() {
-            ensure!(!has_ended(child.0.id()) && began.elapsed() < PATIENCE, "the simulated API server does not start");
-            sleep(LOOK_EVERY).await;
+            ensure!(!has_ended(child.0.id()) && began.elapsed() < PATIENCE, "the simulated API server did not start");
+            sleep(POLL_EVERY).await;
         }
         Ok(Self { child, kubeconfig })
     }
@@ -58,7 +58,7 @@ impl Simulated {
         Ok(self.client().await?.request(request.body(Vec::new())?).await?)
     }
 
-    /// Returns what was asked for since the last reset.
+    /// Returns the counters since the last reset.
     pub(crate) async fn counters(&self) -> Result<Value> {
         self.simulation(Request::get("/simulated/counters")).await
     }
@@ -71,19 +71,20 @@ impl Simulated {
         self.simulation(Request::post("/simulated/relabel")).await.map(drop)
     }
 
-    /// Makes this many changes as fast as it can, and waits until they are made; the share of status updates is in percent.
+    /// Makes `count` changes as fast as possible, and waits for them. `status_share` is the percentage that affects
+    /// only the status.
     pub(crate) async fn change(&self, count: u32, status_share: u32) -> Result<()> {
         let path = format!("/simulated/changes?per-second=1000000&status-share={status_share}&count={count}");
         self.simulation(Request::post(path)).await?;
         while self.counters().await?["made"] != count {
-            sleep(LOOK_EVERY).await;
+            sleep(POLL_EVERY).await;
         }
         Ok(())
     }
 }
 
-/// Returns the lists of everything that is served: whole ones for one connection; for several, those of the kinds with the most
-/// objects by namespace, so that none is waited for at the end.
+/// Returns the paths of the lists of all served kinds. For several connections, lists of the kinds with the most
+/// objects are split by namespace, so that all connections end at about the same time.
 pub(crate) async fn lists(client: &Client, connections: usize) -> Result<Vec<String>> {
     let mut lists = Vec::new();
     let groups: Value = client.request(Request::get("/apis").body(Vec::new())?).await?;

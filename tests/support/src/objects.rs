@@ -118,7 +118,7 @@ pub fn replica(number: usize) -> (Kind, Value) {
         rest -= REPLICAS[set];
         set += 1;
     }
-    // Each third object is no Pod.
+    // Each third object is not a Pod.
     let (kind, mut pod) = object(3 * (cycle * REPLICAS.len() + set));
     let mut dice = Dice(!(number as u64));
     let owner = pod["metadata"]["name"].as_str().unwrap_or_default().to_owned();
@@ -132,7 +132,7 @@ pub fn replica(number: usize) -> (Kind, Value) {
     pod["status"] = json!({"phase": "Running", "podIP": ip, "podIPs": [{"ip": ip}]});
     let spec = &mut pod["spec"];
     spec["nodeName"] = format!("node-{:03}", dice.number(200)).into();
-    // What the API server adds to a Pod with a token.
+    // The API server adds this to a Pod with a token.
     spec.as_object_mut().and_then(|spec| spec.remove("automountServiceAccountToken"));
     let token = format!("kube-api-access-{:05x}", dice.roll() % (1 << 20));
     if let Some(volumes) = spec["volumes"].as_array_mut() {

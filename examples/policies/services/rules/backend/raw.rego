@@ -2,7 +2,7 @@ package armo_builtins
 
 import rego.v1
 
-# Looks at a Service together with everything of its namespace that has Pods.
+# The input has a Service and all workloads of its namespace.
 deny contains result if {
 	service := input[_]
 	service.kind == "Service"
