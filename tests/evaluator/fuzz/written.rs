@@ -201,14 +201,14 @@ fn randomly_changed_policies_have_the_results_of_opa() {
         for ((seed, comparison), answer) in batch.iter().zip(&comparisons).zip(&answers) {
             counts[usize::from(answer.results.is_none())] += 1;
             let Some(difference) = on_deep_stack(|| comparison.difference(answer)) else { continue };
-            if difference.kind == DifferenceKind::Louder {
+            if difference.kind == DifferenceKind::ErrorOnly {
                 counts[2] += 1;
                 continue;
             }
             wrong.push(format!("seed {seed}, strict {}: {}", comparison.strict, difference.text));
         }
     }
-    let [accepted, refused, louder] = counts;
-    println!("{accepted} sets accepted, {refused} refused, {louder} with an error where opa has none");
+    let [accepted, refused, error_only] = counts;
+    println!("{accepted} sets accepted, {refused} refused, {error_only} with an error where opa has none");
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }

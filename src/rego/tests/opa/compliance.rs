@@ -49,10 +49,10 @@ struct Case {
 enum CaseOutcome {
     /// The same as in OPA.
     Pass,
-    /// An error where OPA has a value, which cannot mislead.
-    Loud(String),
+    /// An error where OPA has a value.
+    ErrorOnly(String),
     /// A different value than in OPA.
-    Silent(String),
+    WrongValue(String),
 }
 
 /// Cases that are known not to pass.
@@ -62,7 +62,7 @@ struct KnownCases {
     /// Groups of cases by reason; their outcomes are ignored.
     excluded: BTreeMap<String, BTreeSet<String>>,
     /// Cases by reason that end with an error.
-    loud: BTreeMap<String, BTreeSet<String>>,
+    errors: BTreeMap<String, BTreeSet<String>>,
     /// Cases by reason that kaudit and `opa eval` refuse.
     refused: BTreeMap<String, BTreeSet<String>>,
 }
@@ -91,8 +91,8 @@ impl Case {
         let error = self.want_error.as_ref().or(self.want_error_code.as_ref());
         match (answer, error) {
             (Err(_), Some(_)) => CaseOutcome::Pass,
-            (Ok(answers), Some(error)) => CaseOutcome::Silent(format!("{answers:?} instead of the error {error}")),
-            (Err(why), None) => CaseOutcome::Loud(why),
+            (Ok(answers), Some(error)) => CaseOutcome::WrongValue(format!("{answers:?} instead of the error {error}")),
+            (Err(why), None) => CaseOutcome::ErrorOnly(why),
             (Ok(answers), None) => self.compare(&answers),
         }
     }
@@ -131,7 +131,11 @@ impl Case {
                 Value::from(entries.iter().map(entry).collect::<BTreeMap<_, _>>())
             })
             .collect();
-        if wanted == got { CaseOutcome::Pass } else { CaseOutcome::Silent(format!("{got:?} instead of {wanted:?}")) }
+        if wanted == got {
+            CaseOutcome::Pass
+        } else {
+            CaseOutcome::WrongValue(format!("{got:?} instead of {wanted:?}"))
+        }
     }
 
     /// Sorts a list that represents a set.
@@ -197,14 +201,16 @@ fn opa_compliance_cases_pass() {
     let mut counts: BTreeMap<String, usize> = BTreeMap::new();
     for (case, outcome) in cases.iter().zip(run(&cases)) {
         let name = case.name();
-        let mut count = |what: String| *counts.entry(what).or_default() += 1;
-        match (outcome, reason(&known.loud, &name)) {
+        let mut count = |label: String| *counts.entry(label).or_default() += 1;
+        match (outcome, reason(&known.errors, &name)) {
             (CaseOutcome::Pass, None) if reason(&known.refused, &name).is_none() => count("passed".to_owned()),
-            (CaseOutcome::Loud(_), Some(reason)) => count(format!("known, loud: {reason}")),
-            (CaseOutcome::Loud(_), None) if reason(&known.refused, &name).is_some() && case.is_refused_by_opa() => {
+            (CaseOutcome::ErrorOnly(_), Some(reason)) => count(format!("known error: {reason}")),
+            (CaseOutcome::ErrorOnly(_), None)
+                if reason(&known.refused, &name).is_some() && case.is_refused_by_opa() =>
+            {
                 count(format!("refused by opa eval: {}", reason(&known.refused, &name).unwrap()));
             }
-            (CaseOutcome::Loud(_), None) if reason(&known.excluded, &case.group).is_some() => {
+            (CaseOutcome::ErrorOnly(_), None) if reason(&known.excluded, &case.group).is_some() => {
                 count(format!("excluded: {}", reason(&known.excluded, &case.group).unwrap()));
             }
             (outcome, ..) => {
@@ -213,8 +219,8 @@ fn opa_compliance_cases_pass() {
             }
         }
     }
-    for (what, count) in &counts {
-        println!("{count:5} {what}");
+    for (label, count) in &counts {
+        println!("{count:5} {label}");
     }
     assert!(wrong.is_empty(), "passes now (remove it from the list), or differs from OPA:\n{wrong}\n{counts:#?}");
 }

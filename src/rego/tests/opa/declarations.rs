@@ -8,15 +8,15 @@ use kaudit_controlplane::{Tool, require_tool, tool};
 use serde_json::Value;
 
 /// Returns a type as OPA writes it in messages.
-fn shown(of: &Value) -> String {
+fn shown(ty: &Value) -> String {
     let listed = |items: Vec<String>| if items.is_empty() { String::new() } else { format!("<{}>", items.join(", ")) };
-    let array = |name: &str| of[name].as_array().cloned().unwrap_or_default();
-    let dynamic = &of["dynamic"];
-    match of["type"].as_str() {
+    let array = |name: &str| ty[name].as_array().cloned().unwrap_or_default();
+    let dynamic = &ty["dynamic"];
+    match ty["type"].as_str() {
         None => "???".to_owned(),
         Some("any") => format!("any{}", listed(array("of").iter().map(shown).collect())),
-        Some("set") if of["of"].is_null() => "set".to_owned(),
-        Some("set") => format!("set[{}]", shown(&of["of"])),
+        Some("set") if ty["of"].is_null() => "set".to_owned(),
+        Some("set") => format!("set[{}]", shown(&ty["of"])),
         Some("array") => {
             let rest = if dynamic.is_null() { String::new() } else { format!("[{}]", shown(dynamic)) };
             format!("array{}{rest}", listed(array("static").iter().map(shown).collect()))

@@ -31,7 +31,7 @@ const INPUTS: usize = 20;
 const BATCH: usize = 500;
 /// One of this many modules may end in an error where `opa` has none: OPA skips more rules by its index, and looks up
 /// single keys.
-const TOO_LOUD: usize = 100;
+const MODULES_PER_ERROR: usize = 100;
 /// The most differences that are shortened and printed.
 const SHOWN: usize = 5;
 
@@ -111,7 +111,7 @@ fn shorten(mut case: FuzzCase, mut difference: Difference) -> (FuzzCase, String)
 fn run(first: u64, modules: usize) -> (String, String) {
     let mut wrong = String::new();
     let known = KnownDifference::all();
-    let (mut differences, mut listed, mut evaluated, mut refused, mut louder) = (0, 0, 0, 0, 0);
+    let (mut differences, mut listed, mut evaluated, mut refused, mut error_only) = (0, 0, 0, 0, 0);
     let seeds: Vec<u64> = (first..first + modules as u64).collect();
     for batch in seeds.chunks(BATCH) {
         let cases: Vec<FuzzCase> = batch.iter().map(|seed| FuzzCase::new(*seed)).collect();
@@ -121,8 +121,8 @@ fn run(first: u64, modules: usize) -> (String, String) {
             refused += usize::from(answer.results.is_none());
             evaluated += answer.results.iter().flatten().map(Vec::len).sum::<usize>();
             let Some(difference) = comparison.difference(&answer) else { continue };
-            if difference.kind == DifferenceKind::Louder {
-                louder += 1;
+            if difference.kind == DifferenceKind::ErrorOnly {
+                error_only += 1;
                 continue;
             }
             let is_known =
@@ -142,11 +142,11 @@ fn run(first: u64, modules: usize) -> (String, String) {
             }
         }
     }
-    if louder > modules / TOO_LOUD + 1 {
-        let _ = writeln!(wrong, "{louder} of {modules} modules end in an error where they do not with opa");
+    if error_only > modules / MODULES_PER_ERROR + 1 {
+        let _ = writeln!(wrong, "{error_only} of {modules} modules end in an error in kaudit only");
     }
     let summary = format!(
-        "{modules} modules, {refused} of them refused; {evaluated} evaluations, {differences} modules differ, {louder} by an error only, {listed} as known"
+        "{modules} modules, {refused} of them refused; {evaluated} evaluations, {differences} modules differ, {error_only} by an error only, {listed} as known"
     );
     (summary, wrong)
 }

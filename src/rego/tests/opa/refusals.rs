@@ -1,4 +1,4 @@
-//! Compares refusals: kaudit must refuse what OPA's compiler refuses, at the same lines, and nothing else.
+//! Compares refusals: kaudit must refuse the same modules as OPA's compiler, at the same lines.
 //!
 //! Modules are broken in known ways (`kinds.yaml`) and at random. One `opa-cases compile` checks all of them as `opa
 //! check` would. Where they differ, the test prints the seed; `KAUDIT_TEST_SEED` repeats a run, `KAUDIT_TEST_MODULES`
@@ -220,7 +220,8 @@ fn compare(sets: &[Set], seed: u64) {
     assert!(different.is_empty(), "{} of {} differ, KAUDIT_TEST_SEED={seed}\n{shown}", different.len(), sets.len());
 }
 
-/// The default run always uses the same seed: what a long run with random seeds finds must not fail unrelated changes.
+/// Returns the seed. The default run always uses the same one: differences that a long run with random seeds finds must
+/// not fail unrelated changes.
 fn seed() -> u64 {
     let long = std::env::var_os("KAUDIT_TEST_MODULES").is_some();
     setting("KAUDIT_TEST_SEED").unwrap_or_else(|| if long { fastrand::u64(..) } else { 1 })

@@ -51,7 +51,7 @@ pub enum DifferenceKind {
     /// A value, or an error that only `opa` has.
     Value,
     /// An error that only kaudit has.
-    Louder,
+    ErrorOnly,
 }
 
 impl OpaComparison {
@@ -77,13 +77,13 @@ impl OpaComparison {
             (Ok(_), Some(problems)) => return refusal(format!("opa refuses it: {problems:?}")),
             (Ok(compiled), None) => compiled,
         };
-        let mut louder = None;
+        let mut error_only = None;
         for (input, wanted) in self.inputs.iter().zip(wanted.results.iter().flatten()) {
             let value = Value::from_json_str(&input.to_string()).unwrap();
             for (rule, wanted) in self.rules.iter().zip(wanted) {
                 let found = compiled.value(rule, &value);
                 let same = match (&found, wanted) {
-                    // A bug in opa.
+                    // This is a bug in OPA.
                     (_, OpaResult { error: Some(why), .. }) if why.contains("eval_internal_error") => true,
                     (Err(_), OpaResult { error: Some(_), .. }) => true,
                     (Ok(found), OpaResult { value, error: None }) => shown(found) == value.as_ref().map(tagged),
@@ -95,11 +95,11 @@ impl OpaComparison {
                     if found.is_ok() {
                         return Some(Difference { text, kind: DifferenceKind::Value });
                     }
-                    louder = louder.or(Some(Difference { text, kind: DifferenceKind::Louder }));
+                    error_only = error_only.or(Some(Difference { text, kind: DifferenceKind::ErrorOnly }));
                 }
             }
         }
-        louder
+        error_only
     }
 }
 

@@ -48,7 +48,7 @@ impl Generator<'_> {
         NAMES[self.random.usize(..NAMES.len())]
     }
 
-    /// Returns a variable, mostly.
+    /// Returns mostly a variable.
     fn variable(&mut self) -> String {
         match self.random.u8(..10) {
             0 => "_".to_owned(),
