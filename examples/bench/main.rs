@@ -359,8 +359,8 @@ async fn long_run(kaudit: &Kaudit, folder: &Path) -> Result<StartUp> {
 
 async fn first_verdict(options: &Options, kaudits: &[Kaudit], empty: &[StartUp], folder: &Path) -> Result<()> {
     note("Measuring the startup of the long run");
-    let mut table = "\n### Long run: start to the first whole verdict\n\n\
-        | binary | gate open s | everything judged s | peak MB | steady MB | empty cluster MB | KB for each object |\n\
+    let mut table = "\n### Long run: from the start until all objects are evaluated\n\n\
+        | binary | synced s | evaluated s | peak MB | steady MB | empty cluster MB | KB for each object |\n\
         |---|---|---|---|---|---|---|\n"
         .to_owned();
     for (kaudit, empty) in kaudits.iter().zip(empty) {

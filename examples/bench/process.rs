@@ -207,7 +207,10 @@ impl LongRun {
 
     async fn wait(&self, condition: &str, done: impl Fn(&Self) -> bool) -> Result<Duration> {
         while !done(self) {
-            ensure!(self.began.elapsed() < PATIENCE && !has_ended(self.pid()), "{condition} took too long");
+            ensure!(
+                self.began.elapsed() < PATIENCE && !has_ended(self.pid()),
+                "timed out waiting for {condition}, or kaudit has ended"
+            );
             sleep(POLL_EVERY).await;
         }
         Ok(self.began.elapsed())

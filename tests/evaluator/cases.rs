@@ -107,9 +107,9 @@ fn run(case: &Case) -> Vec<String> {
         text.replace(&format!("{root}/"), "").replace(&root, ".").trim_end().to_owned()
     };
     let mut wrong = Vec::new();
-    let mut compare = |what: &str, got: String, want: &str| {
+    let mut compare = |subject: &str, got: String, want: &str| {
         if got != want.trim_end() {
-            wrong.push(format!("{what}:\n--- got\n{got}\n--- want\n{}", want.trim_end()));
+            wrong.push(format!("{subject}:\n--- got\n{got}\n--- want\n{}", want.trim_end()));
         }
     };
     let paths = [root.path().to_owned()];

@@ -101,10 +101,10 @@ fn edits_additions_and_deletions_change_the_fingerprint() {
     let root = folder(&[("a.rego", DENY), ("sub/data.yaml", "a: 1")]);
     let paths = [root.path().to_owned()];
     let mut seen = vec![fingerprint(&paths)];
-    let mut changed = |what: &str| {
+    let mut changed = |subject: &str| {
         let now = fingerprint(&paths);
-        assert!(!seen.contains(&now), "{what}");
-        assert_eq!(now, fingerprint(&paths), "{what}: the same again");
+        assert!(!seen.contains(&now), "{subject}");
+        assert_eq!(now, fingerprint(&paths), "{subject}: the same again");
         seen.push(now);
     };
     fs::write(root.path().join("a.rego"), format!("{DENY}# longer")).unwrap();

@@ -325,14 +325,18 @@ impl ExpectedFindings {
         })
     }
 
-    fn compare_severities<'e>(&self, what: &str, mut entries: impl Iterator<Item = &'e Value>) -> anyhow::Result<()> {
+    fn compare_severities<'e>(
+        &self,
+        subject: &str,
+        mut entries: impl Iterator<Item = &'e Value>,
+    ) -> anyhow::Result<()> {
         let is_wrong = |entry: &&Value| {
             let is_rated = matches!(entry["result"].as_str(), Some("fail" | "warn"));
             let expected = entry["policy"].as_str().and_then(|policy| self.severities.get(policy));
             is_rated && expected.is_some_and(|severity| entry["severity"] != *severity)
         };
         let wrong = entries.find(is_wrong).filter(|_| self.spared.is_none());
-        ensure!(wrong.is_none(), "{what}: another severity is expected of {wrong:?}");
+        ensure!(wrong.is_none(), "{subject}: another severity is expected of {wrong:?}");
         Ok(())
     }
 
@@ -344,7 +348,7 @@ impl ExpectedFindings {
     /// If they differ.
     pub fn compare_announcements(
         &self,
-        what: &str,
+        subject: &str,
         cluster: &ListedObjects,
         announcements: &[Announcement],
         most_repeated: usize,
@@ -361,7 +365,7 @@ impl ExpectedFindings {
         for (about, turns) in &by_violation {
             let repeated = turns.windows(2).filter(|pair| pair[0].is_new == pair[1].is_new).count();
             let begins_well = turns.first().is_some_and(|first| first.is_new);
-            ensure!(begins_well && repeated <= most_repeated, "{what}: {about:?}: {:?}", in_short(turns));
+            ensure!(begins_well && repeated <= most_repeated, "{subject}: {about:?}: {:?}", in_short(turns));
             if turns.last().is_some_and(|last| last.is_new) {
                 open.insert((*about).clone());
             }
@@ -370,7 +374,7 @@ impl ExpectedFindings {
         let covered: BTreeSet<ViolationKey> = violations(&self.covered, cluster).into_keys().collect();
         let expected: BTreeSet<ViolationKey> = self.violations(cluster).into_keys().collect();
         open.retain(|about| !covered.contains(about));
-        same(what, &open, &expected).map_err(|failure| {
+        same(subject, &open, &expected).map_err(|failure| {
             let first = open.symmetric_difference(&expected).next();
             let turns = by_violation.iter().find(|(about, _)| first == Some(*about));
             anyhow::anyhow!("{failure}; of the first, {:?}", turns.map(|(_, turns)| in_short(turns)))
@@ -427,16 +431,16 @@ impl ExpectedFindings {
 
     fn compare_parts(
         &self,
-        what: &str,
+        subject: &str,
         results: &[Value],
         is_covered: bool,
         settings: &ReplicaSettings,
     ) -> anyhow::Result<()> {
         let expected = if is_covered { &self.covered } else { &self.listed };
         for result in results {
-            self.compare_severities(what, result["results"].as_array().into_iter().flatten())?;
+            self.compare_severities(subject, result["results"].as_array().into_iter().flatten())?;
         }
-        if what == "/status" {
+        if subject == "/status" {
             let parts: Vec<&[Value]> = if settings.sharded { vec![results] } else { results.chunks(1).collect() };
             for part in parts {
                 same("/status, skipped", &all_skipped(part), &self.skipped)?;
@@ -446,7 +450,7 @@ impl ExpectedFindings {
         if settings.sharded {
             found = vec![found.into_iter().flatten().collect()];
         }
-        found.iter().try_for_each(|found| same(what, found, expected))
+        found.iter().try_for_each(|found| same(subject, found, expected))
     }
 
     /// Compares the gauges of open violations.
@@ -636,10 +640,10 @@ fn in_short(turns: &[&Announcement]) -> Vec<String> {
 }
 
 /// Returns an error with the differences between two sets.
-fn same<T: Ord + std::fmt::Debug>(what: &str, found: &BTreeSet<T>, expected: &BTreeSet<T>) -> anyhow::Result<()> {
+fn same<T: Ord + std::fmt::Debug>(subject: &str, found: &BTreeSet<T>, expected: &BTreeSet<T>) -> anyhow::Result<()> {
     let missing: Vec<_> = expected.difference(found).take(3).collect();
     let surplus: Vec<_> = found.difference(expected).take(3).collect();
-    ensure!(missing.is_empty() && surplus.is_empty(), "{what}: missing {missing:?}, too much {surplus:?}");
+    ensure!(missing.is_empty() && surplus.is_empty(), "{subject}: missing {missing:?}, too much {surplus:?}");
     Ok(())
 }
 

@@ -75,14 +75,14 @@ fn result(folder: &tempfile::TempDir) -> Value {
     serde_json::from_str(&std::fs::read_to_string(folder.path().join("out.json")).unwrap()).unwrap()
 }
 
-async fn until<T>(what: &str, mut probe: impl FnMut() -> Option<T>) -> T {
+async fn until<T>(condition: &str, mut probe: impl FnMut() -> Option<T>) -> T {
     for _ in 0..3000 {
         if let Some(found) = probe() {
             return found;
         }
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
-    panic!("waited in vain for {what}");
+    panic!("timed out waiting for {condition}");
 }
 
 fn run<T>(future: impl Future<Output = T>) -> T {

@@ -141,7 +141,7 @@ impl TypeParser {
         items
     }
 
-    /// Parses what is enclosed in `[` and `]`.
+    /// Parses with `read` between `[` and `]`.
     fn bracket<T>(&mut self, read: impl FnOnce(&mut Self) -> T) -> Option<T> {
         self.take("[")?;
         let inner = read(self);

@@ -141,8 +141,8 @@ fn reorder(body: &mut ResolvedBody, globals: &VariableSet, arity: Arity<'_>) -> 
     unsafe_statements
 }
 
-/// Returns the indices of the statements that can be evaluated, in an order in which each has what it needs. Removes
-/// the variables that these bind from what is `missing` for the others.
+/// Returns the indices of the statements that can be evaluated, in an order in which the variables that each needs are
+/// bound. Removes these variables from those `missing` for the other statements.
 ///
 /// OPA goes over all statements repeatedly until no further one can be evaluated. Here a statement is only examined
 /// again when one of its variables gets a value, which results in the same order.

@@ -255,17 +255,17 @@ pub(super) fn terms_of_statement<'a>(
     }
 }
 
-/// Calls `visit` for each term of a body and of the terms `beside` it, including nested ones.
+/// Calls `visit` for each term of a body and each of the `others`, including nested ones.
 pub fn terms_of_body<'a>(
     body: &'a [ResolvedStatement],
-    beside: impl IntoIterator<Item = &'a ResolvedTerm>,
+    others: impl IntoIterator<Item = &'a ResolvedTerm>,
     visit: &mut dyn FnMut(&'a ResolvedTerm),
 ) {
     let mut each = |term| {
         visit(term);
         true
     };
-    for term in beside {
+    for term in others {
         terms(term, &mut each);
     }
     for statement in body {

@@ -181,15 +181,15 @@ impl Parser {
         SyntaxError::new(self.place(), why)
     }
 
-    /// Returns an error that names what is expected here.
-    pub(super) fn expected(&self, what: &str) -> SyntaxError {
+    /// Returns an error with the expected syntax.
+    pub(super) fn expected(&self, syntax: &str) -> SyntaxError {
         let found = match &self.token().kind {
             TokenKind::End if self.token().text.is_empty() => "the end of the file".to_owned(),
             TokenKind::Text | TokenKind::Template(_) => "a string".to_owned(),
             TokenKind::Name if self.is_keyword(&self.token().text) => format!("the keyword `{}`", self.token().text),
             _ => format!("`{}`", self.token().text),
         };
-        self.error(format!("expected {what}, found {found}"))
+        self.error(format!("expected {syntax}, found {found}"))
     }
 
     /// Parses one level deeper.

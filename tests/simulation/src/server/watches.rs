@@ -87,8 +87,8 @@ impl ServerState {
 }
 
 impl Watch {
-    fn line(&self, what: &str, object: &Stored) -> Bytes {
-        event(what, &forms::json(&self.kind, &self.request.version, object, self.form))
+    fn line(&self, event_type: &str, object: &Stored) -> Bytes {
+        event(event_type, &forms::json(&self.kind, &self.request.version, object, self.form))
     }
 
     fn bookmark(&self, revision: u64, ends_initial: bool) -> Bytes {
@@ -224,8 +224,8 @@ fn next_bookmark(from: Instant, end: Instant) -> Instant {
     if from < last { last.min(from + BOOKMARKS) } else { end + BOOKMARKS }
 }
 
-fn event(what: &str, object: &[u8]) -> Bytes {
-    [format!("{{\"type\":\"{what}\",\"object\":").as_bytes(), object, b"}\n"].concat().into()
+fn event(event_type: &str, object: &[u8]) -> Bytes {
+    [format!("{{\"type\":\"{event_type}\",\"object\":").as_bytes(), object, b"}\n"].concat().into()
 }
 
 fn error(status: &ErrorStatus) -> Bytes {
