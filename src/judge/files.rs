@@ -324,7 +324,7 @@ fn text_of(bytes: Vec<u8>) -> Result<String, String> {
 
 /// The state of files and directories at one time; equal until a file is edited, added, removed or linked elsewhere.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Fingerprint(u64);
+pub struct SourceFingerprint(u64);
 
 /// Returns the fingerprint of the policy and data files below `paths`, from their names, lengths, times and link targets
 /// alone: cheap enough to compute every few seconds. Unreadable files are part of it, so the removal of a directory is a
@@ -342,7 +342,7 @@ pub fn fingerprint(paths: &[PathBuf]) -> Fingerprint {
             });
         }
     }
-    Fingerprint(hasher.finish())
+    SourceFingerprint(hasher.finish())
 }
 
 /// Adds one file to the fingerprint. An update of a `ConfigMap` changes its real path: new contents are written to a

@@ -119,7 +119,7 @@ impl PolicySet {
     }
 
     /// Whether no verdict depends on another object.
-    pub fn judge_objects_alone(&self) -> bool {
+    pub fn evaluates_objects_alone(&self) -> bool {
         !self.policies.iter().any(|policy| policy.depends.inventory || policy.depends.namespace)
     }
 

@@ -15,7 +15,7 @@ use crate::{
     audit::command::Command,
     blocking::spawn_blocking,
     judge::{
-        files::{self, Fingerprint},
+        files::{self, SourceFingerprint},
         last_good::LastGood,
         load_options::LoadOptions,
         set::PolicySet,
@@ -95,7 +95,7 @@ pub(crate) struct Reloader {
 pub(crate) struct SourceState {
     pub(crate) sources: Vec<FileSource>,
     /// `None` if it is unknown.
-    files: Option<Fingerprint>,
+    files: Option<SourceFingerprint>,
 }
 
 impl SourceState {

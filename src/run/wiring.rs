@@ -157,7 +157,7 @@ pub(crate) fn settings_once(
     group_by: GroupBy,
     policies: &PolicySet,
 ) -> PipelineSettings {
-    let streams = !source.manifests.filename.is_empty() && policies.judge_objects_alone();
+    let streams = !source.manifests.filename.is_empty() && policies.evaluates_objects_alone();
     PipelineSettings {
         initial: if streams { InitialObjects::Stream } else { InitialObjects::Judge },
         sync_timeout: sync.sync_timeout,
