@@ -25,7 +25,7 @@ use tokio::time::sleep;
 /// The ticks per second of CPU times in `/proc`, the same on every Linux.
 const TICK: Duration = Duration::from_millis(10);
 /// How often memory is read. The kernel keeps the peak, so only a peak after the last read is missed.
-const LOOK_EVERY: Duration = Duration::from_millis(5);
+const POLL_EVERY: Duration = Duration::from_millis(5);
 const PATIENCE: Duration = Duration::from_mins(10);
 
 /// The resource usage of a process from its start to its end.

@@ -124,7 +124,7 @@ fn stale(bundle: &Bundle, why: &FetchError) -> Bundle {
 /// Returns why the policies of a bundle cannot be loaded, by themselves; `None` if they can.
 async fn refusal(bundle: &Bundle) -> Option<String> {
     let source = FileSource::Bundle(Arc::new(Bundle { problem: None, ..bundle.clone() }));
-    let refused = spawn_blocking(move || PolicySet::load(&[source]).err().map(|error| summed_up(&error.problems)));
+    let refused = spawn_blocking(move || PolicySet::load(&[source]).err().map(|error| summary(&error.problems)));
     refused.await.unwrap_or_else(|_| Some("they cannot be loaded, which is a bug".to_owned()))
 }
 

@@ -329,7 +329,7 @@ pub struct SourceFingerprint(u64);
 /// Returns the fingerprint of the policy and data files below `paths`, from their names, lengths, times and link targets
 /// alone: cheap enough to compute every few seconds. Unreadable files are part of it, so the removal of a directory is a
 /// change, too.
-pub fn fingerprint(paths: &[PathBuf]) -> Fingerprint {
+pub fn fingerprint(paths: &[PathBuf]) -> SourceFingerprint {
     let mut hasher = DefaultHasher::new();
     let links = LinkBoundary::of(paths.iter().map(PathBuf::as_path));
     for root in paths {

@@ -88,7 +88,7 @@ impl LastGood {
                 continue;
             }
             let Some(tree) = source.tree() else { continue };
-            let repair = |(number, file): (usize, &TreeFile)| {
+            let repair = |(index, file): (usize, &TreeFile)| {
                 let shown = tree.shown(file);
                 let problem = problems.iter().find(|problem| problem.is_refusal() && problem.file == shown)?;
                 let good = self.files.get(&*shown).filter(|good| file.content.as_deref().ok() != Some(&good[..]))?;

@@ -14,7 +14,7 @@ use crate::{
     audit::{command::Command, exceptions::Exceptions, overview::Overview},
     blocking::spawn_blocking,
     cli::exceptions::ExceptionFileArgs,
-    judge::files::Fingerprint,
+    judge::files::SourceFingerprint,
     model::exception::ExceptionState,
 };
 
@@ -34,7 +34,7 @@ async fn load_files(files: &[PathBuf]) -> anyhow::Result<Exceptions> {
 /// Files of exceptions, with the state that they had before they were read.
 pub(crate) struct ExceptionFiles {
     paths: Vec<PathBuf>,
-    loaded: Option<Fingerprint>,
+    loaded: Option<SourceFingerprint>,
 }
 
 impl ExceptionFiles {

@@ -173,6 +173,6 @@ impl Reloader {
 }
 
 /// Returns a fingerprint of the files below `paths`; `None` if it cannot be computed.
-pub(super) async fn fingerprint(paths: Vec<PathBuf>) -> Option<Fingerprint> {
+pub(super) async fn fingerprint(paths: Vec<PathBuf>) -> Option<SourceFingerprint> {
     spawn_blocking(move || files::fingerprint(&paths)).await.ok()
 }

@@ -17,7 +17,7 @@ use kube::{
 use serde_json::Value;
 use tokio::time::sleep;
 
-use super::{LOOK_EVERY, PATIENCE};
+use super::{PATIENCE, POLL_EVERY};
 use crate::process::{cpu, has_ended};
 
 /// A process of the simulated API server, which is killed when the value is dropped.

@@ -10,7 +10,7 @@ use regorus::Value;
 use serde::de::Error;
 
 use super::tree::{ReadTree, Segment};
-use crate::rego::value::{self, JsonFold, JsonScalar, Selection};
+use crate::rego::value::{self, JsonFold, JsonScalar, PartSelection};
 
 /// The fields of an object that policies can read.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

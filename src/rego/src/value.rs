@@ -20,7 +20,7 @@ use serde::de::{DeserializeSeed as _, Error};
 use serde_json::value::RawValue;
 
 use self::fold::{All, Folded};
-pub use self::fold::{JsonFold, JsonScalar, Selection, fold};
+pub use self::fold::{JsonFold, JsonScalar, PartSelection, fold};
 
 /// Parses JSON.
 ///
@@ -34,7 +34,7 @@ pub fn from_json(json: &[u8]) -> Result<Value, serde_json::Error> {
 ///
 /// # Errors
 /// Those of [`from_json`], including errors in the parts that are not selected.
-pub fn from_json_parts(json: &[u8], selection: impl Selection) -> Result<Value, serde_json::Error> {
+pub fn from_json_parts(json: &[u8], selection: impl PartSelection) -> Result<Value, serde_json::Error> {
     let rounded = Cell::new(false);
     let value = fold(json, selection, ValueFold(&rounded))?;
     if rounded.get() { exact(serde_json::from_slice(json)?, selection) } else { Ok(value) }

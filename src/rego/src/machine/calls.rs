@@ -11,7 +11,7 @@ const MOST_CALLS: usize = 8;
 
 /// Cached calls of each function with their values; new ones replace the oldest.
 pub(super) struct Calls {
-    calls: Vec<Vec<FunctionCall>>,
+    functions: Vec<Vec<FunctionCall>>,
     next: usize,
     /// The bytes that were needed to compute the cached values.
     pub(super) bytes: usize,
@@ -26,19 +26,19 @@ struct FunctionCall {
 
 impl Calls {
     pub(super) fn new(rules: usize) -> Self {
-        Self { calls: vec![Vec::new(); rules], next: 0, bytes: 0 }
+        Self { functions: vec![Vec::new(); rules], next: 0, bytes: 0 }
     }
 
     pub(super) fn find(&self, function: usize, arguments: &[Slot<'_>]) -> Option<&Value> {
         let same = |known: &[Value]| {
             known.iter().zip(arguments).all(|(known, given)| given.value().is_some_and(|given| is_same(known, given)))
         };
-        self.calls[function].iter().find(|call| same(&call.arguments)).map(|call| &call.value)
+        self.functions[function].iter().find(|call| same(&call.arguments)).map(|call| &call.value)
     }
 
     /// Adds a call, with the bytes that were needed to compute its value.
     pub(super) fn insert(&mut self, function: usize, arguments: Vec<Value>, value: Value, bytes: usize) {
-        let calls = &mut self.calls[function];
+        let calls = &mut self.functions[function];
         let call = FunctionCall { arguments, value, bytes };
         self.bytes += bytes;
         if calls.len() < MOST_CALLS {

@@ -9,7 +9,7 @@ use serde::{
 };
 
 /// Selects the parts of a text to parse. It is copied for each part.
-pub trait Selection: Copy {
+pub trait PartSelection: Copy {
     /// Returns the selection for each element of an array; `None` to parse the array as an empty one.
     fn of_elements(self) -> Option<Self>;
     /// Returns the selection for a field; `None` to leave it out.
@@ -20,7 +20,7 @@ pub trait Selection: Copy {
 #[derive(Clone, Copy)]
 pub(super) struct All;
 
-impl Selection for All {
+impl PartSelection for All {
     fn of_elements(self) -> Option<Self> {
         Some(self)
     }
@@ -72,7 +72,7 @@ pub enum JsonScalar<'t> {
 /// # Errors
 /// Those of the fold, and if the text is invalid, nested deeper than 127 levels, or has numbers beyond 64-bit floats,
 /// even in parts that are not selected.
-pub fn fold<S: Selection, F: JsonFold>(json: &[u8], selection: S, fold: F) -> Result<F::Output, serde_json::Error> {
+pub fn fold<S: PartSelection, F: JsonFold>(json: &[u8], selection: S, fold: F) -> Result<F::Output, serde_json::Error> {
     let mut reader = serde_json::Deserializer::from_slice(json);
     let folded = Folded(selection, fold).deserialize(&mut reader)?;
     reader.end()?;
@@ -82,7 +82,7 @@ pub fn fold<S: Selection, F: JsonFold>(json: &[u8], selection: S, fold: F) -> Re
 /// Deserializes the selected parts of a value, and folds them.
 pub(super) struct Folded<S, F>(pub(super) S, pub(super) F);
 
-impl<'de, S: Selection, F: JsonFold> DeserializeSeed<'de> for Folded<S, F> {
+impl<'de, S: PartSelection, F: JsonFold> DeserializeSeed<'de> for Folded<S, F> {
     type Value = F::Output;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<F::Output, D::Error> {
@@ -90,7 +90,7 @@ impl<'de, S: Selection, F: JsonFold> DeserializeSeed<'de> for Folded<S, F> {
     }
 }
 
-impl<'de, S: Selection, F: JsonFold> Visitor<'de> for Folded<S, F> {
+impl<'de, S: PartSelection, F: JsonFold> Visitor<'de> for Folded<S, F> {
     type Value = F::Output;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -149,7 +149,7 @@ impl<'de, S: Selection, F: JsonFold> Visitor<'de> for Folded<S, F> {
 /// Deserializes the key of a field, and folds it if the field is selected; returns it with the selection for the value.
 struct FoldedKey<S, F>(S, F);
 
-impl<'de, S: Selection, F: JsonFold> DeserializeSeed<'de> for FoldedKey<S, F> {
+impl<'de, S: PartSelection, F: JsonFold> DeserializeSeed<'de> for FoldedKey<S, F> {
     type Value = Option<(F::Key, S)>;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
@@ -157,7 +157,7 @@ impl<'de, S: Selection, F: JsonFold> DeserializeSeed<'de> for FoldedKey<S, F> {
     }
 }
 
-impl<S: Selection, F: JsonFold> Visitor<'_> for FoldedKey<S, F> {
+impl<S: PartSelection, F: JsonFold> Visitor<'_> for FoldedKey<S, F> {
     type Value = Option<(F::Key, S)>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -17,7 +17,7 @@ impl Expr {
                 }
             }
             ExprKind::Call(_, items) | ExprKind::Array(items) | ExprKind::Set(items) => {
-                items.iter_mut().for_each(visit)
+                items.iter_mut().for_each(visit);
             }
             ExprKind::Object(fields) => fields.iter_mut().for_each(|(key, value)| {
                 visit(key);
