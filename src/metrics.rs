@@ -1,12 +1,13 @@
 //! Metrics about kaudit itself, in the `OpenMetrics` text format.
 //!
-//! A metric is one line in the table below and a method that updates it, so that labels and units are defined in this
-//! file only. Every label has few values: kinds, policies, reasons, and a configurable number of namespaces. Names of
+//! A metric is one line in the table below and a method that updates it, so that units are defined in this file only, and labels
+//! next to it. Every label has few values: kinds, policies, reasons, and a configurable number of namespaces. Names of
 //! objects are never labels.
 //!
 //! No label uses a name that Prometheus adds to scraped targets (`namespace`, `pod`, `job`): it would be renamed, or
 //! mistaken for that of kaudit itself.
 
+mod labels;
 pub mod recent;
 mod table;
 
@@ -20,12 +21,19 @@ use std::{
 use jiff::Timestamp;
 
 use prometheus_client::{
-    encoding::{EncodeLabelSet, text},
+    encoding::text,
     metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram, info::Info},
     registry::{Registry, Unit},
 };
 
-use self::{recent::RecentNamespaces, table::SeriesTable};
+use self::{
+    labels::{
+        AppearedByRuleLabels, DropLabels, ExceptionLabels, KindLabels, KindStateLabels, PolicyLabels, ReceiverLabels,
+        RecorderLabels, ReloadLabels, ReportedLabels, RestartLabels, RuleLabels, SharedLabels, ViolationLabels,
+    },
+    recent::RecentNamespaces,
+    table::SeriesTable,
+};
 use crate::model::{
     coverage::{Coverage, State},
     exception::ExceptionState,
@@ -44,96 +52,6 @@ pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; cha
 const EVALUATION_BUCKETS: [f64; 10] = [1e-5, 4e-5, 1.6e-4, 6.4e-4, 2.5e-3, 1e-2, 4e-2, 0.16, 0.64, 2.6];
 /// 0.5 ms to 60 s, from a change to its verdict or Event.
 const LATENCY_BUCKETS: [f64; 12] = [5e-4, 1e-3, 2e-3, 5e-3, 1e-2, 2.5e-2, 0.1, 0.5, 1.0, 5.0, 15.0, 60.0];
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct KindLabels {
-    group: String,
-    resource: String,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct KindStateLabels {
-    group: String,
-    resource: String,
-    state: &'static str,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct RestartLabels {
-    group: String,
-    resource: String,
-    reason: &'static str,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct ViolationLabels {
-    resource_namespace: Arc<str>,
-    policy: Arc<str>,
-    severity: &'static str,
-    result: &'static str,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct RuleLabels {
-    policy: Arc<str>,
-    rule: Arc<str>,
-    outcome: &'static str,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct ReportedLabels {
-    policy: Arc<str>,
-    severity: &'static str,
-    result: &'static str,
-    lane: &'static str,
-}
-
-/// Labels of new violations with their namespace.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, EncodeLabelSet)]
-struct AppearedByRuleLabels {
-    resource_namespace: Arc<str>,
-    policy: Arc<str>,
-    rule: Arc<str>,
-    severity: &'static str,
-    result: &'static str,
-    lane: &'static str,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct ExceptionLabels {
-    state: &'static str,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct PolicyLabels {
-    policy: String,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct RecorderLabels {
-    recorder: Cow<'static, str>,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct ReceiverLabels {
-    receiver: String,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct DropLabels {
-    recorder: Cow<'static, str>,
-    reason: &'static str,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct SharedLabels {
-    result: &'static str,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct ReloadLabels {
-    result: &'static str,
-}
 
 /// Declares the metrics: the fields of [`Metrics`], their registration and their order, all in one table. The name of a
 /// metric is that of its field, with the prefix `kaudit_` and the suffixes of `OpenMetrics`; a metric with buckets is a

@@ -14,6 +14,7 @@ use super::{
 };
 
 const SOURCE: &str = "src/metrics.rs";
+const LABELS: &str = "src/metrics/labels.rs";
 
 /// The rows of the table.
 struct MetricRows(Vec<MetricRow>);
@@ -51,7 +52,8 @@ pub(crate) fn reference(root: &Path) -> Result<String> {
         |item: &&Item| matches!(item, Item::Macro(item) if item.ident.is_none() && item.mac.path.is_ident("metrics"));
     let Some(Item::Macro(item)) = file.items.iter().find(is_table) else { bail!("{SOURCE} has no table of metrics") };
     let MetricRows(rows) = item.mac.parse_body().with_context(|| format!("parsing the metrics in {SOURCE}"))?;
-    let structs: BTreeMap<String, &ItemStruct> = file
+    let labels = source::read(root, LABELS)?;
+    let structs: BTreeMap<String, &ItemStruct> = labels
         .items
         .iter()
         .filter_map(|item| if let Item::Struct(item) = item { Some((item.ident.to_string(), item)) } else { None })
