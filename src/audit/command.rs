@@ -63,9 +63,20 @@ pub enum Term {
 
 /// Records deltas. Never blocks: an implementation that cannot keep up drops deltas, and counts them.
 pub trait Record: Send {
-    /// Records what changed in the results of an object.
-    fn record(&mut self, delta: &Delta);
+    /// Records what changed in the results of an object. May add to it what the recorders after it need.
+    fn record(&mut self, delta: &mut Delta);
 
     /// Records a note that policies are refused.
-    fn policies_refused(&mut self, note: &str);
+    fn policies_refused(&mut self, _note: &str) {}
+}
+
+/// Recorders, each of which gets every delta, in this order.
+impl Record for Vec<Box<dyn Record>> {
+    fn record(&mut self, delta: &mut Delta) {
+        self.iter_mut().for_each(|recorder| recorder.record(delta));
+    }
+
+    fn policies_refused(&mut self, note: &str) {
+        self.iter_mut().for_each(|recorder| recorder.policies_refused(note));
+    }
 }

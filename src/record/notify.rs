@@ -38,7 +38,7 @@ use self::{
 use super::health::Health;
 use crate::{
     audit::{
-        command::Command,
+        command::{Command, Record},
         ledger::{Delta, Lifecycle},
         recorded::Recorded,
     },
@@ -90,10 +90,12 @@ impl NotifySink {
     pub fn recall(&mut self, recorded: &Recorded) {
         self.notified = Notified::new(recorded);
     }
+}
 
-    /// Sends notifications about the changes of an object's violations; returns the delta with the names of the
-    /// notified receivers.
-    pub fn record(&mut self, delta: &Delta) -> Delta {
+impl Record for NotifySink {
+    /// Sends notifications about the changes of an object's violations. Adds the names of the notified receivers, which
+    /// Events and reports keep for the next run.
+    fn record(&mut self, delta: &mut Delta) {
         let namespace = &delta.object.namespace;
         for (notification, violation) in Notification::of(delta, Timestamp::now()) {
             let notification = Arc::new(notification);
@@ -122,11 +124,9 @@ impl NotifySink {
                 let _late = sender.send(Arc::clone(&notification));
             }
         }
-        let mut delta = delta.clone();
         for violation in delta.appeared.iter_mut().chain(&mut delta.results) {
             violation.notified = self.notified.of(namespace, violation.id);
         }
-        delta
     }
 }
 

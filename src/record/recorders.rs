@@ -23,7 +23,7 @@ use super::{
     status,
 };
 use crate::{
-    audit::{command::Record, ledger::Delta, overview::Overview, recorded::Recorded},
+    audit::{command::Record, overview::Overview, recorded::Recorded},
     cluster::identity::API_VERSION,
     metrics::Metrics,
     model::{object::ObjectRef, shard::Shard},
@@ -86,8 +86,8 @@ pub struct Started {
     pub recorders: Recorders,
     /// What was recorded before, as far as it could be read.
     pub recorded: Recorded,
-    /// Takes the deltas.
-    pub record: Box<dyn Record>,
+    /// What takes the deltas.
+    pub sinks: Vec<Box<dyn Record>>,
 }
 
 /// Records of earlier runs that could not be read, so that their recorder does not run.
@@ -98,50 +98,22 @@ struct UnreadRecords {
     _health: watch::Sender<Health>,
 }
 
-/// The health of each recorder.
-#[derive(Default)]
-struct Healths(Vec<watch::Receiver<Health>>);
-
-impl Healths {
-    /// Adds a recorder; returns where it reports its health.
-    fn add(&mut self) -> watch::Sender<Health> {
-        let (sender, receiver) = watch::channel(Health::default());
-        self.0.push(receiver);
-        sender
-    }
-}
-
-/// Passes deltas to each recorder that has a queue of its own.
-struct Sinks {
-    events: Option<events::EventSink>,
-    reports: Option<reports::ReportSink>,
-    notify: Option<notify::NotifySink>,
-}
-
-impl Record for Sinks {
-    fn record(&mut self, delta: &Delta) {
-        // Events and reports name the receivers that were notified, for the next run.
-        let notified = self.notify.as_mut().map(|notify| notify.record(delta));
-        let delta = notified.as_ref().unwrap_or(delta);
-        if let Some(events) = &self.events {
-            events.record(delta);
-        }
-        if let Some(reports) = &self.reports {
-            reports.record(delta);
-        }
-    }
-
-    fn policies_refused(&mut self, note: &str) {
-        if let Some(events) = &self.events {
-            events.policies_refused(note);
-        }
-    }
-}
-
 impl RecorderSettings {
     /// Returns the value that distinguishes the Events of this kaudit from those of others.
     fn audit(&self) -> String {
         format!("{}/{}", self.namespace, self.instance)
+    }
+
+    /// Makes metrics show the recorders before their first write, too.
+    fn register_metrics(&self) {
+        let names = [
+            ("reports", self.reports.is_some()),
+            ("events", self.events != events::EventFilter::None),
+            ("exceptions", self.status),
+            ("status", self.status),
+        ];
+        let written = names.into_iter().filter(|(_, is_written)| *is_written);
+        written.for_each(|(name, _)| self.metrics.recorder_began(name));
     }
 
     /// Reads the reports of earlier runs; `None` if no reports are written.
@@ -166,9 +138,6 @@ impl RecorderSettings {
 
     fn exceptions(&self, events: Option<events::EventSink>) -> exceptions::ExceptionSettings {
         let Self { client, namespaces, shard, status, event_ttl, metrics, .. } = self.clone();
-        if status {
-            metrics.recorder_began("exceptions");
-        }
         exceptions::ExceptionSettings { client, namespaces, shard, status, events, event_ttl, metrics }
     }
 
@@ -196,8 +165,9 @@ impl RecorderSettings {
 struct Startup<'s> {
     settings: &'s RecorderSettings,
     tasks: JoinSet<bool>,
-    healths: Healths,
-    /// The health of each recorder, for [`Recorders::flush`].
+    /// The health of each recorder, for the status.
+    healths: Vec<watch::Receiver<Health>>,
+    /// The same, for [`Recorders::flush`].
     losses: Vec<watch::Receiver<Health>>,
     unread: Vec<UnreadRecords>,
 }
@@ -205,13 +175,42 @@ struct Startup<'s> {
 impl Startup<'_> {
     /// Adds a recorder; returns where it reports its health.
     fn health(&mut self) -> watch::Sender<Health> {
-        let health = self.healths.add();
+        let health = watch::Sender::new(Health::default());
+        self.healths.push(health.subscribe());
         self.losses.push(health.subscribe());
         health
     }
 
-    fn guard(&self, name: &'static str, health: &watch::Sender<Health>) -> PanicGuard {
-        PanicGuard { name, health: health.clone(), metrics: Arc::clone(&self.settings.metrics) }
+    /// Runs a recorder, whose panic ends no other.
+    fn spawn(
+        &mut self,
+        name: &'static str,
+        health: watch::Sender<Health>,
+        run: impl Future<Output = ()> + Send + 'static,
+    ) -> AbortHandle {
+        let guard = PanicGuard { name, health, metrics: Arc::clone(&self.settings.metrics) };
+        self.tasks.spawn(guard.watch(run))
+    }
+
+    /// Starts a recorder with the records of earlier runs, if these could be read; returns its sink.
+    fn start<T, S, R: Future<Output = ()> + Send + 'static>(
+        &mut self,
+        name: &'static str,
+        loaded: Result<T, String>,
+        health: watch::Sender<Health>,
+        start: impl FnOnce(T, watch::Sender<Health>) -> (S, R),
+    ) -> Option<S> {
+        match loaded {
+            Ok(loaded) => {
+                let (sink, run) = start(loaded, health.clone());
+                self.spawn(name, health, run);
+                Some(sink)
+            }
+            Err(why) => {
+                self.unread.push(UnreadRecords::new(name, why, health));
+                None
+            }
+        }
     }
 
     /// Starts to send notifications, if there are receivers.
@@ -225,9 +224,8 @@ impl Startup<'_> {
         }
         let (sink, runs) = notify::start(settings, || self.health());
         for run in runs {
-            let health = self.healths.add();
-            let guard = self.guard("notify", &health);
-            self.tasks.spawn(guard.watch(run));
+            let health = self.health();
+            self.spawn("notify", health, run);
         }
         Some(sink)
     }
@@ -237,51 +235,16 @@ impl Startup<'_> {
         let own = watch::Sender::new(Health::default());
         self.losses.push(own.subscribe());
         let healths = std::mem::take(&mut self.healths);
-        self.settings.status.then(|| start_status(self.settings, overview, healths, own, &mut self.tasks))
-    }
-
-    /// Starts to write reports, with those of earlier runs; returns what these contain.
-    fn reports(
-        &mut self,
-        (settings, loaded): (reports::ReportSettings, Result<LoadedReports, String>),
-        health: watch::Sender<Health>,
-    ) -> (Option<reports::ReportSink>, Recorded) {
-        match loaded {
-            Ok(mut loaded) => {
-                let recorded = std::mem::take(&mut loaded.recorded);
-                let guard = self.guard("reports", &health);
-                let (sink, run) = reports::start(settings, loaded, health);
-                self.tasks.spawn(guard.watch(run));
-                (Some(sink), recorded)
-            }
-            Err(why) => {
-                self.unread.push(UnreadRecords::new("reports", why, health));
-                (None, Recorded::default())
-            }
-        }
-    }
-
-    /// Starts to write Events, with those of earlier runs; returns what these and the reports contain.
-    fn events(
-        &mut self,
-        written: Result<events::WrittenEvents, String>,
-        reported: Recorded,
-        health: watch::Sender<Health>,
-    ) -> (Option<events::EventSink>, Recorded) {
-        match written {
-            Ok(written) => {
-                let kept_since = Timestamp::now().checked_sub(self.settings.event_ttl).unwrap_or(Timestamp::MIN);
-                let recorded = events::reconcile(reported, written, kept_since);
-                let guard = self.guard("events", &health);
-                let (sink, run) = events::start(self.settings.event_settings(health));
-                self.tasks.spawn(guard.watch(run));
-                (Some(sink), recorded)
-            }
-            Err(why) => {
-                self.unread.push(UnreadRecords::new("events", why, health));
-                (None, reported)
-            }
-        }
+        let RecorderSettings { client, namespace, audit_name, status, memory, metrics, .. } = self.settings.clone();
+        let settings = status::StatusSettings { client, namespace, name: audit_name, memory, metrics };
+        status.then(|| {
+            let (sender, health) = watch::channel(Health::default());
+            self.tasks.spawn(async move {
+                join(healths, sender).await;
+                true
+            });
+            self.spawn("status", own.clone(), status::run(settings, overview, health, own))
+        })
     }
 
     /// Starts to record what becomes of exceptions, if their status or Events are written.
@@ -291,12 +254,9 @@ impl Startup<'_> {
         overview: watch::Receiver<Option<Arc<Overview>>>,
         health: watch::Sender<Health>,
     ) -> Option<AbortHandle> {
-        if !self.settings.status && events.is_none() {
-            return None;
-        }
-        let guard = self.guard("exceptions", &health);
         let settings = self.settings.exceptions(events.cloned());
-        Some(self.tasks.spawn(guard.watch(exceptions::run(settings, overview, health))))
+        let is_written = settings.status || settings.events.is_some();
+        is_written.then(|| self.spawn("exceptions", health.clone(), exceptions::run(settings, overview, health)))
     }
 }
 
@@ -308,25 +268,29 @@ impl Recorders {
         overview: watch::Receiver<Option<Arc<Overview>>>,
         attempts: Attempts,
     ) -> Started {
-        let (tasks, healths) = (JoinSet::new(), Healths::default());
-        let mut startup = Startup { settings, tasks, healths, losses: Vec::new(), unread: Vec::new() };
+        let (tasks, healths, losses, unread) = (JoinSet::new(), Vec::new(), Vec::new(), Vec::new());
+        let mut startup = Startup { settings, tasks, healths, losses, unread };
         let [of_reports, of_events, of_exceptions] = std::array::from_fn(|_| startup.health());
         let mut notify = startup.notify();
         let status = startup.status(overview.clone());
-        if settings.reports.is_some() {
-            settings.metrics.recorder_began("reports");
-        }
-        if settings.events != events::EventFilter::None {
-            settings.metrics.recorder_began("events");
-        }
+        settings.register_metrics();
         // Concurrently: a wait for one delays neither the other, nor what waits for both, such as lines of output.
         let (reports, events) =
             tokio::join!(settings.load_earlier_reports(attempts), settings.load_earlier_events(attempts));
-        let (reports, recorded) = reports.map(|loaded| startup.reports(loaded, of_reports)).unwrap_or_default();
-        let (events, recorded) = match events {
-            Some(written) => startup.events(written, recorded, of_events),
-            None => (None, recorded),
-        };
+        let mut recorded = Recorded::default();
+        let reports = reports.and_then(|(settings, loaded)| {
+            startup.start("reports", loaded, of_reports, |mut loaded, health| {
+                recorded = std::mem::take(&mut loaded.recorded);
+                reports::start(settings, loaded, health)
+            })
+        });
+        let events = events.and_then(|written| {
+            startup.start("events", written, of_events, |written, health| {
+                let kept_since = Timestamp::now().checked_sub(settings.event_ttl).unwrap_or(Timestamp::MIN);
+                recorded = events::reconcile(std::mem::take(&mut recorded), written, kept_since);
+                events::start(settings.event_settings(health))
+            })
+        });
         if let Some(notify) = &mut notify {
             notify.recall(&recorded);
         }
@@ -334,7 +298,9 @@ impl Recorders {
         let Startup { tasks, losses, unread, .. } = startup;
         let of_overviews = status.into_iter().chain(exceptions).collect();
         let recorders = Self { tasks, of_overviews, unread, losses, settings: settings.clone() };
-        Started { recorders, recorded, record: Box::new(Sinks { events, reports, notify }) }
+        // Notifications first: they add to the delta.
+        let sinks = [notify.map(boxed), events.map(boxed), reports.map(boxed)];
+        Started { recorders, recorded, sinks: sinks.into_iter().flatten().collect() }
     }
 
     /// Waits until records that could not be read can be read; without end if there are none.
@@ -420,24 +386,8 @@ impl UnreadRecords {
     }
 }
 
-/// Starts to write the status, with the health of the other recorders.
-fn start_status(
-    settings: &RecorderSettings,
-    overview: watch::Receiver<Option<Arc<Overview>>>,
-    healths: Healths,
-    own: watch::Sender<Health>,
-    tasks: &mut JoinSet<bool>,
-) -> AbortHandle {
-    let RecorderSettings { client, namespace, audit_name, memory, metrics, .. } = settings.clone();
-    let guard = PanicGuard { name: "status", health: own.clone(), metrics: Arc::clone(&metrics) };
-    metrics.recorder_began("status");
-    let settings = status::StatusSettings { client, namespace, name: audit_name, memory, metrics };
-    let (sender, health) = watch::channel(Health::default());
-    tasks.spawn(async move {
-        join(healths.0, sender).await;
-        true
-    });
-    tasks.spawn(guard.watch(status::run(settings, overview, health, own)))
+fn boxed(sink: impl Record + 'static) -> Box<dyn Record> {
+    Box::new(sink)
 }
 
 /// Reports the panic of a recorder, which ends that recorder and no other.

@@ -43,22 +43,9 @@ pub struct Terms {
     pub over: CancellationToken,
 }
 
-/// Passes deltas both to the recorders and to the outputs.
-struct Tee {
-    record: Box<dyn Record>,
-    lines: Option<Lines>,
-}
-
-impl Record for Tee {
-    fn record(&mut self, delta: &Delta) {
-        self.record.record(delta);
-        if let Some(lines) = &self.lines {
-            lines(delta);
-        }
-    }
-
-    fn policies_refused(&mut self, note: &str) {
-        self.record.policies_refused(note);
+impl Record for Lines {
+    fn record(&mut self, delta: &mut Delta) {
+        self(delta);
     }
 }
 
@@ -134,9 +121,9 @@ impl Terms {
         // The first status of a term is written although nothing has changed.
         overview.mark_changed();
         let settings = RecorderSettings { client, ..self.settings.clone() };
-        let Started { recorders, recorded, record } = Recorders::start(&settings, overview, attempts).await;
-        let record = Box::new(Tee { record, lines: self.lines.clone() });
-        let _ended = self.pipeline.send(Command::Record(Term::Begin(recorded, record))).await;
+        let Started { recorders, recorded, mut sinks } = Recorders::start(&settings, overview, attempts).await;
+        sinks.extend(self.lines.clone().map(|lines| Box::new(lines) as Box<dyn Record>));
+        let _ended = self.pipeline.send(Command::Record(Term::Begin(recorded, Box::new(sinks)))).await;
         recorders
     }
 }

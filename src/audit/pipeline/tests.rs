@@ -170,11 +170,9 @@ struct Live {
 struct ReportSink(Arc<Mutex<Vec<Delta>>>);
 
 impl Record for ReportSink {
-    fn record(&mut self, delta: &Delta) {
+    fn record(&mut self, delta: &mut Delta) {
         self.0.lock().unwrap().push(delta.clone());
     }
-
-    fn policies_refused(&mut self, _: &str) {}
 }
 
 impl Live {

@@ -7,7 +7,7 @@ use tokio::sync::mpsc;
 
 use super::queue::{EventContent, PendingEvent, Priority, ViolationChange};
 use crate::{
-    audit::{ledger::Delta, queue::Lane},
+    audit::{command::Record, ledger::Delta, queue::Lane},
     record::exception_notice::ExceptionNotice,
 };
 
@@ -33,9 +33,9 @@ pub(super) fn channel() -> (EventSink, mpsc::UnboundedReceiver<Incoming>) {
     (EventSink { sender }, receiver)
 }
 
-impl EventSink {
+impl Record for EventSink {
     /// Queues Events about the changes of an object's violations.
-    pub fn record(&self, delta: &Delta) {
+    fn record(&mut self, delta: &mut Delta) {
         let (at, now) = (Timestamp::now(), Instant::now());
         let priority = if delta.lane == Lane::Change { Priority::Change } else { Priority::Backlog };
         for (lifecycle, violation) in delta.changes() {
@@ -52,11 +52,13 @@ impl EventSink {
         }
     }
 
-    /// Takes a note that policies are refused, for an Event about kaudit itself.
-    pub fn policies_refused(&self, note: &str) {
+    /// Queues an Event about kaudit itself.
+    fn policies_refused(&mut self, note: &str) {
         self.send(Incoming::PoliciesRefused(note.to_owned(), Timestamp::now()));
     }
+}
 
+impl EventSink {
     /// Takes a notice about an exception, for an Event about it.
     pub(crate) fn exception(&self, notice: ExceptionNotice) {
         self.send(Incoming::Exception(Box::new(notice)));

@@ -19,6 +19,7 @@ use tower::service_fn;
 use super::*;
 use crate::{
     audit::{
+        command::Record as _,
         ledger::{Delta, Violation},
         queue::Lane,
     },
@@ -123,9 +124,9 @@ fn resolved(delta: &Delta) -> Delta {
 #[tokio::test]
 async fn an_overloaded_server_gets_no_requests_until_retry_after_and_no_event_is_lost() {
     let busy = |attempt, _: &Event| (attempt < 4).then(|| status(429, "TooManyRequests", 1));
-    let (scene, sink, recorder) = scene(EventFilter::All, busy);
+    let (scene, mut sink, recorder) = scene(EventFilter::All, busy);
     for number in 0..50 {
-        sink.record(&delta("a", &number.to_string(), &["x"], Lane::Snapshot));
+        sink.record(&mut delta("a", &number.to_string(), &["x"], Lane::Snapshot));
     }
     drop(sink);
     let begin = Instant::now();
@@ -145,10 +146,10 @@ async fn an_overloaded_server_gets_no_requests_until_retry_after_and_no_event_is
 async fn a_namespace_that_refuses_events_delays_no_other_and_is_retried_rarely() {
     let forbidden =
         |_, event: &Event| (event.metadata.namespace.as_deref() == Some("a")).then(|| status(403, "Forbidden", 0));
-    let (scene, sink, recorder) = scene(EventFilter::All, forbidden);
+    let (scene, mut sink, recorder) = scene(EventFilter::All, forbidden);
     for number in 0..100 {
-        sink.record(&delta("a", &number.to_string(), &["x"], Lane::Change));
-        sink.record(&delta("b", &number.to_string(), &["x"], Lane::Snapshot));
+        sink.record(&mut delta("a", &number.to_string(), &["x"], Lane::Change));
+        sink.record(&mut delta("b", &number.to_string(), &["x"], Lane::Snapshot));
     }
     drop(sink);
     recorder.await;
@@ -164,9 +165,9 @@ async fn a_namespace_that_refuses_events_delays_no_other_and_is_retried_rarely()
 async fn events_of_a_namespace_that_refuses_them_are_not_summed_up() {
     let (_scene, settings) = settings(EventFilter::All, |_, _| None);
     let (mut recorder, now) = (EventRecorder::new(settings), Instant::now());
-    let (sink, mut incoming) = sink::channel();
+    let (mut sink, mut incoming) = sink::channel();
     for namespace in ["a", "b"] {
-        sink.record(&delta(namespace, "one", &["x"], Lane::Change));
+        sink.record(&mut delta(namespace, "one", &["x"], Lane::Change));
         recorder.receive(incoming.recv().await.unwrap());
     }
     recorder.pauses.namespace_failed("a", Duration::from_mins(5), "is forbidden".to_owned(), now);
@@ -180,15 +181,15 @@ async fn events_of_a_namespace_that_refuses_them_are_not_summed_up() {
 
 #[tokio::test]
 async fn events_dropped_by_the_object_rate_are_summed_up_at_the_end() {
-    let (scene, sink, recorder) = scene(EventFilter::All, |_, _| None);
+    let (scene, mut sink, recorder) = scene(EventFilter::All, |_, _| None);
     let messages: Vec<_> = (0..100).map(|number| number.to_string()).collect();
     let messages: Vec<_> = messages.iter().map(String::as_str).collect();
-    sink.record(&delta("a", "loud", &messages, Lane::Snapshot));
+    sink.record(&mut delta("a", "loud", &messages, Lane::Snapshot));
     let recorder = tokio::spawn(recorder);
     while scene.count("PolicyViolation") < 25 {
         tokio::task::yield_now().await;
     }
-    sink.record(&delta("a", "other", &["x"], Lane::Snapshot));
+    sink.record(&mut delta("a", "other", &["x"], Lane::Snapshot));
     drop(sink);
     recorder.await.unwrap();
     assert_eq!((scene.count("PolicyViolation"), scene.count("EventsDropped")), (26, 1));
@@ -205,16 +206,16 @@ async fn events_dropped_by_the_object_rate_are_summed_up_at_the_end() {
 
 #[tokio::test]
 async fn resolutions_that_are_filtered_out_still_supersede_appearances() {
-    let (scene, sink, recorder) = scene(EventFilter::Appeared, |_, _| None);
+    let (scene, mut sink, recorder) = scene(EventFilter::Appeared, |_, _| None);
     let (one, other) = (delta("a", "one", &["x"], Lane::Snapshot), delta("a", "other", &["x"], Lane::Change));
-    sink.record(&one);
-    sink.record(&resolved(&one));
-    sink.record(&other);
+    sink.record(&mut one.clone());
+    sink.record(&mut resolved(&one));
+    sink.record(&mut other.clone());
     let recorder = tokio::spawn(recorder);
     while scene.count("PolicyViolation") == 0 {
         tokio::task::yield_now().await;
     }
-    sink.record(&resolved(&other));
+    sink.record(&mut resolved(&other));
     drop(sink);
     recorder.await.unwrap();
     assert_eq!(scene.reasons(), ["PolicyViolation"]);
@@ -223,15 +224,15 @@ async fn resolutions_that_are_filtered_out_still_supersede_appearances() {
 
 #[tokio::test]
 async fn changes_are_written_before_the_backlog_and_resolved_violations_not_at_all() {
-    let (scene, sink, recorder) = scene(EventFilter::All, |_, _| None);
+    let (scene, mut sink, recorder) = scene(EventFilter::All, |_, _| None);
     let backlog: Vec<_> = (0..20).map(|number| delta("a", &number.to_string(), &["x"], Lane::Snapshot)).collect();
     for delta in &backlog {
-        sink.record(delta);
+        sink.record(&mut delta.clone());
     }
-    backlog.iter().take(5).for_each(|delta| sink.record(&resolved(delta)));
+    backlog.iter().take(5).for_each(|delta| sink.record(&mut resolved(delta)));
     sink.policies_refused("older");
     sink.policies_refused("newer");
-    sink.record(&delta("b", "new", &["x"], Lane::Change));
+    sink.record(&mut delta("b", "new", &["x"], Lane::Change));
     drop(sink);
     recorder.await;
     let taken = scene.taken.lock().unwrap();

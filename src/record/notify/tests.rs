@@ -46,7 +46,8 @@ impl NotifyScene {
 
     /// Records a delta; returns the receivers that got a notification, and the delta for other recorders.
     fn record(&mut self, delta: &Delta) -> (Vec<String>, Delta) {
-        let delta = self.sink.record(delta);
+        let mut delta = delta.clone();
+        self.sink.record(&mut delta);
         let got = self.incoming.iter_mut().filter_map(|(name, incoming)| {
             let number = std::iter::from_fn(|| incoming.try_recv().ok()).count();
             assert!(number <= 1, "{name}: {number}");
@@ -198,7 +199,7 @@ async fn notifications_that_are_not_sent_before_the_end_count_as_lost() {
     std::fs::remove_dir_all(&disk).unwrap();
     let health = watch::Sender::new(Health::default());
     let (mut sink, runs) = start(settings, || health.clone());
-    sink.record(&Delta { appeared: vec![violation(Some(Severity::High))], ..Delta::sample() });
+    sink.record(&mut Delta { appeared: vec![violation(Some(Severity::High))], ..Delta::sample() });
     drop(sink);
     futures::future::join_all(runs).await;
     assert_eq!(health.borrow().lost, "1 notifications were not sent to down");

@@ -10,6 +10,7 @@ use tokio::sync::mpsc;
 
 use crate::{
     audit::{
+        command::Record,
         ledger::{Delta, Violation},
         queue::Lane,
     },
@@ -47,9 +48,9 @@ pub(super) fn channel() -> (ReportSink, PendingChanges) {
     (ReportSink { changes: Arc::clone(&changes), wake }, PendingChanges { changes, woken })
 }
 
-impl ReportSink {
+impl Record for ReportSink {
     /// Replaces the waiting results of an object by the current ones.
-    pub fn record(&self, delta: &Delta) {
+    fn record(&mut self, delta: &mut Delta) {
         let object = Arc::clone(&delta.object);
         let mut changes = self.changes.lock().unwrap_or_else(PoisonError::into_inner);
         let identity = object.identity();
