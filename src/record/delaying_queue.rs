@@ -176,7 +176,7 @@ mod tests {
     use super::*;
 
     #[derive(Debug, Clone)]
-    enum Operation {
+    enum QueueOperation {
         Push { key: u8, rank: u8, delay: u8 },
         Pop,
         PutBack { taken: Index, delay: u8 },
@@ -187,8 +187,8 @@ mod tests {
         Wait(u8),
     }
 
-    fn operations() -> impl Strategy<Value = Vec<Operation>> {
-        use Operation::{Done, Expedite, Pop, PopLast, Push, PutBack, RemoveLast, Wait};
+    fn operations() -> impl Strategy<Value = Vec<QueueOperation>> {
+        use QueueOperation::{Done, Expedite, Pop, PopLast, Push, PutBack, RemoveLast, Wait};
         let (key, rank, delay) = (0..4_u8, 0..3_u8, 0..5_u8);
         let operation = prop_oneof![
             6 => (key.clone(), rank, delay.clone()).prop_map(|(key, rank, delay)| Push { key, rank, delay }),
@@ -263,13 +263,13 @@ mod tests {
             let after = |now: Instant, delay: u8| now + Duration::from_secs(delay.into());
             for operation in operations {
                 match operation {
-                    Operation::Push { key, rank, delay } => {
+                    QueueOperation::Push { key, rank, delay } => {
                         last += 1;
                         let due = after(now, delay);
                         list.waiting.push(ListedEntry { key, rank, due, value: last });
                         queue.push(&key, rank, last, due);
                     }
-                    Operation::Pop => {
+                    QueueOperation::Pop => {
                         let (expected, entry) = (list.ready(now).first().cloned(), queue.pop(now));
                         let listed = |entry: &QueueEntry<u8, u8, u64>| {
                             ListedEntry { key: entry.key, rank: entry.rank, due: entry.due, value: entry.value }
@@ -281,20 +281,20 @@ mod tests {
                         }
                         taken.extend(entry);
                     }
-                    Operation::PutBack { .. } | Operation::Done { .. } if taken.is_empty() => {}
-                    Operation::PutBack { taken: index, delay } => {
+                    QueueOperation::PutBack { .. } | QueueOperation::Done { .. } if taken.is_empty() => {}
+                    QueueOperation::PutBack { taken: index, delay } => {
                         let (entry, due) = (taken.remove(index.index(taken.len())), after(now, delay));
                         let QueueEntry { key, rank, value, .. } = entry;
                         list.done(key);
                         list.waiting.insert(0, ListedEntry { key, rank, due, value });
                         queue.put_back(entry, due);
                     }
-                    Operation::Done { taken: index } => {
+                    QueueOperation::Done { taken: index } => {
                         let key = taken.remove(index.index(taken.len())).key;
                         list.done(key);
                         queue.done(&key);
                     }
-                    Operation::RemoveLast { key, parity } => {
+                    QueueOperation::RemoveLast { key, parity } => {
                         let matches = |value: &u64| value % 2 == parity;
                         let removed = list.last(key, matches).map(|entry| entry.value);
                         if let Some(value) = removed {
@@ -302,7 +302,7 @@ mod tests {
                         }
                         prop_assert_eq!(queue.remove_last(&key, matches), removed);
                     }
-                    Operation::PopLast => {
+                    QueueOperation::PopLast => {
                         let last = list.ready(now).last().map(|entry| entry.key);
                         let removed = last.and_then(|key| list.last(key, |_| true)).map(|entry| entry.value);
                         if let Some(value) = removed {
@@ -310,11 +310,11 @@ mod tests {
                         }
                         prop_assert_eq!(queue.pop_last(now), removed);
                     }
-                    Operation::Expedite => {
+                    QueueOperation::Expedite => {
                         list.waiting.iter_mut().for_each(|entry| entry.due = entry.due.min(now));
                         queue.expedite(now);
                     }
-                    Operation::Wait(delay) => now = after(now, delay),
+                    QueueOperation::Wait(delay) => now = after(now, delay),
                 }
                 let keys: BTreeSet<u8> = list.waiting.iter().map(|entry| entry.key).chain(list.in_flight.clone()).collect();
                 for key in 0..4 {
