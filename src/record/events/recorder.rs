@@ -108,7 +108,7 @@ impl EventRecorder {
                     }
                 }
                 Some(Ok(attempt)) = self.writes.join_next() => self.written(attempt, Instant::now()),
-                () = until(due), if due.is_some() => self.write_next(Instant::now()),
+                () = sleep_until(due.unwrap_or_else(Instant::now).into()), if due.is_some() => self.write_next(Instant::now()),
                 _ = sum_up.tick(), if !self.ending => self.sum_up(Instant::now()),
                 else => break,
             }
@@ -353,12 +353,5 @@ impl Drop for EventRecorder {
                 "Events were not written before shutdown; the next run writes those whose violations are still open"
             );
         }
-    }
-}
-
-async fn until(instant: Option<Instant>) {
-    match instant {
-        Some(instant) => sleep_until(instant.into()).await,
-        None => std::future::pending().await,
     }
 }

@@ -124,7 +124,7 @@ impl Worker {
                     Ok(WorkerResult::OpenViolations(open)) => self.resend(open, Instant::now()),
                     Err(_) => self.sent(Err(RequestError::Refused("was not sent the notification, because kaudit panicked (a bug)".into())), Instant::now()),
                 },
-                () = until(due), if due.is_some() => self.proceed(Instant::now()),
+                () = sleep_until(due.unwrap_or_else(Instant::now).into()), if due.is_some() => self.proceed(Instant::now()),
                 else => break,
             }
             if self.ending && self.attempt.is_empty() && self.pending() == 0 {
@@ -324,11 +324,4 @@ async fn open_violations(pipeline: mpsc::Sender<Command>) -> Option<Vec<Delta>> 
     let (answer, received) = oneshot::channel();
     pipeline.send(Command::Standing(answer)).await.ok()?;
     received.await.ok()?
-}
-
-async fn until(instant: Option<Instant>) {
-    match instant {
-        Some(instant) => sleep_until(instant.into()).await,
-        None => std::future::pending().await,
-    }
 }
