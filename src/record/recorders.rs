@@ -20,7 +20,7 @@ use super::{
     memory::Pressure,
     notify,
     reports::{self, LoadedReports},
-    status,
+    status::{self, StatusSettings},
 };
 use crate::{
     audit::{command::Record, overview::Overview, recorded::Recorded},
@@ -76,7 +76,7 @@ pub struct Recorders {
     /// Recorders whose earlier records could not be read; they record nothing until that is possible.
     unread: Vec<UnreadRecords>,
     /// The health of each recorder, which has what it could not write by the end.
-    losses: Vec<watch::Receiver<Health>>,
+    healths: Vec<watch::Receiver<Health>>,
     settings: RecorderSettings,
 }
 
@@ -161,23 +161,50 @@ impl RecorderSettings {
     }
 }
 
-/// The recorders of a term while they are started.
-struct Startup<'s> {
-    settings: &'s RecorderSettings,
-    tasks: JoinSet<bool>,
-    /// The health of each recorder, for the status.
-    healths: Vec<watch::Receiver<Health>>,
-    /// The same, for [`Recorders::flush`].
-    losses: Vec<watch::Receiver<Health>>,
-    unread: Vec<UnreadRecords>,
-}
+impl Recorders {
+    /// Starts the recorders. The status is made from the overviews, and written from now on. Returns when the records
+    /// of earlier runs have been read, if they can be.
+    pub async fn start(
+        settings: &RecorderSettings,
+        overview: watch::Receiver<Option<Arc<Overview>>>,
+        attempts: Attempts,
+    ) -> Started {
+        let (of_overviews, unread, healths) = (Vec::new(), Vec::new(), Vec::new());
+        let mut recorders = Self { tasks: JoinSet::new(), of_overviews, unread, healths, settings: settings.clone() };
+        let [of_reports, of_events, of_exceptions] = std::array::from_fn(|_| recorders.health());
+        let mut notify = recorders.notify();
+        recorders.status(overview.clone());
+        settings.register_metrics();
+        // Concurrently: a wait for one delays neither the other, nor what waits for both, such as lines of output.
+        let (reports, events) =
+            tokio::join!(settings.load_earlier_reports(attempts), settings.load_earlier_events(attempts));
+        let mut recorded = Recorded::default();
+        let reports = reports.and_then(|(settings, loaded)| {
+            recorders.start_with("reports", loaded, of_reports, |mut loaded, health| {
+                recorded = std::mem::take(&mut loaded.recorded);
+                reports::start(settings, loaded, health)
+            })
+        });
+        let events = events.and_then(|written| {
+            recorders.start_with("events", written, of_events, |written, health| {
+                let kept_since = Timestamp::now().checked_sub(settings.event_ttl).unwrap_or(Timestamp::MIN);
+                recorded = events::reconcile(std::mem::take(&mut recorded), written, kept_since);
+                events::start(settings.event_settings(health))
+            })
+        });
+        if let Some(notify) = &mut notify {
+            notify.recall(&recorded);
+        }
+        recorders.exceptions(events.as_ref(), overview, of_exceptions);
+        // Notifications first: they add to the delta.
+        let sinks = [notify.map(boxed), events.map(boxed), reports.map(boxed)];
+        Started { recorders, recorded, sinks: sinks.into_iter().flatten().collect() }
+    }
 
-impl Startup<'_> {
     /// Adds a recorder; returns where it reports its health.
     fn health(&mut self) -> watch::Sender<Health> {
         let health = watch::Sender::new(Health::default());
         self.healths.push(health.subscribe());
-        self.losses.push(health.subscribe());
         health
     }
 
@@ -193,7 +220,7 @@ impl Startup<'_> {
     }
 
     /// Starts a recorder with the records of earlier runs, if these could be read; returns its sink.
-    fn start<T, S, R: Future<Output = ()> + Send + 'static>(
+    fn start_with<T, S, R: Future<Output = ()> + Send + 'static>(
         &mut self,
         name: &'static str,
         loaded: Result<T, String>,
@@ -231,20 +258,19 @@ impl Startup<'_> {
     }
 
     /// Starts to write the status, if it is written, with the health of all recorders that were added before.
-    fn status(&mut self, overview: watch::Receiver<Option<Arc<Overview>>>) -> Option<AbortHandle> {
-        let own = watch::Sender::new(Health::default());
-        self.losses.push(own.subscribe());
-        let healths = std::mem::take(&mut self.healths);
+    fn status(&mut self, overview: watch::Receiver<Option<Arc<Overview>>>) {
         let RecorderSettings { client, namespace, audit_name, status, memory, metrics, .. } = self.settings.clone();
-        let settings = status::StatusSettings { client, namespace, name: audit_name, memory, metrics };
-        status.then(|| {
-            let (sender, health) = watch::channel(Health::default());
-            self.tasks.spawn(async move {
-                join(healths, sender).await;
-                true
-            });
-            self.spawn("status", own.clone(), status::run(settings, overview, health, own))
-        })
+        if !status {
+            return;
+        }
+        let (healths, (sender, health)) = (self.healths.clone(), watch::channel(Health::default()));
+        self.tasks.spawn(async move {
+            join(healths, sender).await;
+            true
+        });
+        let (own, settings) = (self.health(), StatusSettings { client, namespace, name: audit_name, memory, metrics });
+        let task = self.spawn("status", own.clone(), status::run(settings, overview, health, own));
+        self.of_overviews.push(task);
     }
 
     /// Starts to record what becomes of exceptions, if their status or Events are written.
@@ -253,54 +279,12 @@ impl Startup<'_> {
         events: Option<&events::EventSink>,
         overview: watch::Receiver<Option<Arc<Overview>>>,
         health: watch::Sender<Health>,
-    ) -> Option<AbortHandle> {
+    ) {
         let settings = self.settings.exceptions(events.cloned());
-        let is_written = settings.status || settings.events.is_some();
-        is_written.then(|| self.spawn("exceptions", health.clone(), exceptions::run(settings, overview, health)))
-    }
-}
-
-impl Recorders {
-    /// Starts the recorders. The status is made from the overviews, and written from now on. Returns when the records
-    /// of earlier runs have been read, if they can be.
-    pub async fn start(
-        settings: &RecorderSettings,
-        overview: watch::Receiver<Option<Arc<Overview>>>,
-        attempts: Attempts,
-    ) -> Started {
-        let (tasks, healths, losses, unread) = (JoinSet::new(), Vec::new(), Vec::new(), Vec::new());
-        let mut startup = Startup { settings, tasks, healths, losses, unread };
-        let [of_reports, of_events, of_exceptions] = std::array::from_fn(|_| startup.health());
-        let mut notify = startup.notify();
-        let status = startup.status(overview.clone());
-        settings.register_metrics();
-        // Concurrently: a wait for one delays neither the other, nor what waits for both, such as lines of output.
-        let (reports, events) =
-            tokio::join!(settings.load_earlier_reports(attempts), settings.load_earlier_events(attempts));
-        let mut recorded = Recorded::default();
-        let reports = reports.and_then(|(settings, loaded)| {
-            startup.start("reports", loaded, of_reports, |mut loaded, health| {
-                recorded = std::mem::take(&mut loaded.recorded);
-                reports::start(settings, loaded, health)
-            })
-        });
-        let events = events.and_then(|written| {
-            startup.start("events", written, of_events, |written, health| {
-                let kept_since = Timestamp::now().checked_sub(settings.event_ttl).unwrap_or(Timestamp::MIN);
-                recorded = events::reconcile(std::mem::take(&mut recorded), written, kept_since);
-                events::start(settings.event_settings(health))
-            })
-        });
-        if let Some(notify) = &mut notify {
-            notify.recall(&recorded);
+        if settings.status || settings.events.is_some() {
+            let task = self.spawn("exceptions", health.clone(), exceptions::run(settings, overview, health));
+            self.of_overviews.push(task);
         }
-        let exceptions = startup.exceptions(events.as_ref(), overview, of_exceptions);
-        let Startup { tasks, losses, unread, .. } = startup;
-        let of_overviews = status.into_iter().chain(exceptions).collect();
-        let recorders = Self { tasks, of_overviews, unread, losses, settings: settings.clone() };
-        // Notifications first: they add to the delta.
-        let sinks = [notify.map(boxed), events.map(boxed), reports.map(boxed)];
-        Started { recorders, recorded, sinks: sinks.into_iter().flatten().collect() }
     }
 
     /// Waits until records that could not be read can be read; without end if there are none.
@@ -342,7 +326,7 @@ impl Recorders {
             sleep(FLUSH).await;
         };
         let all = self.join(late).await && all;
-        let losses: Vec<_> = self.losses.iter().map(|health| health.borrow().lost.clone()).collect();
+        let losses: Vec<_> = self.healths.iter().map(|health| health.borrow().lost.clone()).collect();
         let losses: Vec<_> = losses.into_iter().filter(|lost| !lost.is_empty()).collect();
         if !losses.is_empty() {
             warn!("Not everything was recorded: {}", losses.join("; "));
