@@ -73,10 +73,14 @@ pub trait Record: Send {
 /// Recorders, each of which gets every delta, in this order.
 impl Record for Vec<Box<dyn Record>> {
     fn record(&mut self, delta: &mut Delta) {
-        self.iter_mut().for_each(|recorder| recorder.record(delta));
+        for recorder in self {
+            recorder.record(delta);
+        }
     }
 
     fn policies_refused(&mut self, note: &str) {
-        self.iter_mut().for_each(|recorder| recorder.policies_refused(note));
+        for recorder in self {
+            recorder.policies_refused(note);
+        }
     }
 }

@@ -390,3 +390,12 @@ impl<'t> BlockReader<'t> {
 fn is_key_byte(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.' | b'/' | b'-')
 }
+
+/// Whether a word has a special meaning in some version of YAML.
+fn is_word(text: &str) -> bool {
+    const WORDS: [&str; 9] = ["true", "false", "null", "yes", "no", "on", "off", "y", "n"];
+    text.len() <= 5 && WORDS.iter().any(|word| text.eq_ignore_ascii_case(word))
+}
+
+#[cfg(test)]
+mod tests;

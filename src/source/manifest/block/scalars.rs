@@ -2,7 +2,7 @@
 
 use memchr::{memchr, memchr2, memchr3};
 
-use super::BlockReader;
+use super::{BlockReader, is_word};
 use crate::rego::analysis::yaml::{YamlDialect, YamlScalar};
 
 impl BlockReader<'_> {
@@ -170,12 +170,3 @@ fn escape(mut text: &[u8], out: &mut Vec<u8>) {
     }
     out.extend_from_slice(text);
 }
-
-/// Whether a word has a special meaning in some version of YAML.
-fn is_word(text: &str) -> bool {
-    const WORDS: [&str; 9] = ["true", "false", "null", "yes", "no", "on", "off", "y", "n"];
-    text.len() <= 5 && WORDS.iter().any(|word| text.eq_ignore_ascii_case(word))
-}
-
-#[cfg(test)]
-mod tests;
