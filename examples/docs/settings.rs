@@ -21,8 +21,7 @@ struct SettingRow<'c> {
 
 /// Returns the key by which the settings file sets an option; `None` also for commands that read no such file.
 pub(crate) fn key<'a>(command: &Command, arg: &'a Arg) -> Option<&'a str> {
-    let reads_file = command.get_arguments().any(|arg| arg.get_id() == "config");
-    arg.get_long().filter(|long| reads_file && config::option_of(command, long).is_some())
+    arg.get_long().filter(|long| config::reads_file(command) && config::option_of(command, long).is_some())
 }
 
 /// Returns the reference of all keys.

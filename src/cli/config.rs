@@ -14,7 +14,7 @@ use std::{
 
 use clap::{ArgGroup, ArgMatches, Args as _, FromArgMatches as _, Id, error::ErrorKind};
 
-pub use self::file::{is_reserved, option_of};
+pub use self::file::{is_reserved, option_of, reads_file};
 use self::{
     file::ConfigFile,
     origins::{ValueOrigin, ValueOrigins, file_error},
@@ -57,7 +57,7 @@ pub fn load(argv: impl IntoIterator<Item = OsString>) -> Result<Subcommand, clap
     }
 
     let mut from_file = Vec::new();
-    if let Some((name, path, is_found)) = config_path(&matches) {
+    if let Some((name, path, is_found)) = config_path(&command, &matches) {
         let mut file = ConfigFile::read(&path).map_err(|message| file_error(ErrorKind::Io, &message))?;
         file.is_found = is_found;
         let arguments = file
@@ -117,9 +117,11 @@ fn conflict(command: &clap::Command, subcommand: &str, message: String) -> clap:
 }
 
 /// Returns the name of the subcommand, its settings file, and whether the file was [found](CONFIG) rather than given by
-/// `--config`.
-fn config_path(matches: &ArgMatches) -> Option<(&str, PathBuf, bool)> {
+/// `--config`; `None` if there is no file, or if the subcommand reads none because it has no `--config`.
+fn config_path<'m>(command: &clap::Command, matches: &'m ArgMatches) -> Option<(&'m str, PathBuf, bool)> {
     let (name, matches) = matches.subcommand()?;
+    // In a release build, clap does not distinguish an unknown option from one that is not given.
+    command.find_subcommand(name).filter(|own| reads_file(own))?;
     if let Some(path) = matches.try_get_one::<PathBuf>("config").ok()? {
         return Some((name, path.clone(), false));
     }

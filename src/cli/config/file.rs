@@ -145,6 +145,11 @@ fn settable(long: &str) -> bool {
     !matches!(long, "config" | "diff" | "fix" | "help" | "version")
 }
 
+/// Whether a subcommand reads a settings file: it has `--config`.
+pub fn reads_file(command: &clap::Command) -> bool {
+    command.get_arguments().any(|arg| arg.get_id() == "config")
+}
+
 /// Returns the option of a subcommand that a key sets; `None` if there is none, or it cannot be set in a file.
 pub fn option_of<'a>(command: &'a clap::Command, key: &str) -> Option<&'a Arg> {
     // `output` in a file is that of `check`: other commands have other formats, and take theirs as an argument.

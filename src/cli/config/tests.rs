@@ -174,6 +174,26 @@ fn errors_in_a_file_say_where() {
 }
 
 #[test]
+fn a_command_without_the_option_reads_no_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let beside = folder.path().join("kaudit.yaml");
+    fs::write(&beside, "").unwrap();
+    let command = cli::command();
+    let policies = folder.path().join("policies");
+    let argv = ["kaudit", "check", "-p", policies.to_str().unwrap()];
+    let matches = command.clone().try_get_matches_from(argv).unwrap();
+    assert_eq!(config_path(&command, &matches), Some(("check", beside, true)));
+    // These matches have the option, as those of every command seem to in a release build.
+    let without = command.mut_subcommand("check", |check| check.mut_arg("config", |config| config.id("other")));
+    assert_eq!(config_path(&without, &matches), None);
+
+    let command = cli::command();
+    let names: Vec<&str> =
+        command.get_subcommands().filter(|own| reads_file(own)).map(clap::Command::get_name).collect();
+    assert_eq!(names, ["check", "diff", "explain", "rbac"]);
+}
+
+#[test]
 fn every_option_has_an_environment_variable_and_a_heading() {
     let command = cli::command();
     let options = |command: &clap::Command| {
