@@ -1,5 +1,8 @@
-//! Warns of probable mistakes: rules and packages that are never evaluated, and imports of undefined paths. OPA allows
-//! all of these, so they are warnings; but a policy that is not evaluated by mistake looks like a clean result.
+//! Warns of probable mistakes: rules and packages that are never evaluated, and imports of and references to undefined
+//! paths. OPA allows all of these, so they are warnings; but a policy that is not evaluated by mistake looks like a clean
+//! result.
+
+mod undefined;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,7 +18,7 @@ use crate::rego::{
         check::Checked,
         missing,
         references::{Node, Path},
-        syntax::{Module, Position},
+        syntax::Module,
     },
 };
 
@@ -45,12 +48,13 @@ pub(crate) fn is_unused_package(problem: &Problem) -> bool {
 /// The package of a module, and its imports from `data`.
 struct ModuleImports {
     package: Path,
-    paths: Vec<(Path, Position)>,
+    paths: Vec<Path>,
 }
 
 impl ModuleImports {
     fn of(module: &Module) -> Self {
-        Self { package: module.package_path(), paths: module.data_imports() }
+        let paths = module.data_imports().into_iter().map(|(path, _)| path).collect();
+        Self { package: module.package_path(), paths }
     }
 }
 
@@ -62,7 +66,7 @@ pub(crate) fn warnings(checked: &Checked<'_>) -> Vec<Problem> {
     // The refused files may use a package or define an import.
     if checked.missing.is_empty() {
         packages(checked, &imported, &mut problems);
-        imports(checked, &imported, &mut problems);
+        problems.extend(undefined::warnings(checked));
     }
     problems
 }
@@ -191,26 +195,9 @@ fn is_used((checked, imported): (&Checked<'_>, &[ModuleImports]), path: &Path, c
     let meets = |used: &[String]| used.starts_with(path) || path.starts_with(used);
     let by_rule = checked.nodes.iter().any(|node| counts(node) && node.uses.iter().any(|used| meets(used)));
     let by_import = |module: &ModuleImports| {
-        !path.starts_with(&module.package) && module.paths.iter().any(|(imported, _)| meets(imported))
+        !path.starts_with(&module.package) && module.paths.iter().any(|imported| meets(imported))
     };
     by_rule || imported.iter().any(by_import)
-}
-
-/// Warns of imports of undefined paths: OPA accepts them silently, and they are undefined wherever they are used.
-fn imports(checked: &Checked<'_>, imported: &[ModuleImports], problems: &mut Vec<Problem>) {
-    let packages: BTreeSet<&Path> = imported.iter().map(|module| &module.package).collect();
-    for (file, module) in checked.files.iter().zip(imported) {
-        for (path, at) in &module.paths {
-            let given = !checked.graph.covered(path).is_empty() || checked.data.has(path);
-            let package = packages.range::<&Path, _>(path..).next().is_some_and(|package| package.starts_with(path));
-            if given || package || checked.data.is_external(path) {
-                continue;
-            }
-            let message = format!("data.{} is imported, but no file defines it", path.join("."));
-            let problem = Problem::warning(&file.shown, message).at(&file.text, at.line, at.column);
-            problems.push(problem.help("it is undefined wherever it is used; add its file to the policy paths"));
-        }
-    }
 }
 
 #[cfg(test)]
