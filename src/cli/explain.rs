@@ -28,7 +28,7 @@ EXAMPLES:
   Why a manifest violates a rule, and what to change
     kaudit explain -f web.yaml Deployment shop/web deny_privileged
   Why an object of the cluster passes
-    kaudit explain -p policies deploy shop/web images/deny_latest
+    kaudit explain -p policies deploy shop/web images/deny_latest_tag
   What a rule requires
     kaudit explain IMG-01
   A result of an audit

@@ -1,8 +1,10 @@
 //! Runs the examples of the help as a user would copy them.
 
-use std::{fs, os::unix::fs::PermissionsExt as _, path::Path, process::Command};
+use std::{collections::BTreeSet, fs, os::unix::fs::PermissionsExt as _, path::Path, process::Command};
 
 use kaudit_test_support::files;
+use regex::Regex;
+use serde_json::Value;
 
 use crate::kaudit;
 
@@ -28,11 +30,33 @@ fn examples(folder: &Path, arguments: &[&str]) -> Vec<String> {
 }
 
 #[test]
+fn each_rule_in_the_help_is_a_rule_of_the_library() {
+    let folder = tempfile::tempdir().unwrap();
+    let output =
+        |arguments: &[&str]| String::from_utf8(kaudit(folder.path(), arguments).output().unwrap().stdout).unwrap();
+    let library: Value = serde_json::from_str(&output(&["policies", "builtin", "-o", "json"])).unwrap();
+    let mut known = BTreeSet::new();
+    for policy in library["policies"].as_array().unwrap() {
+        for rule in policy["rules"].as_array().unwrap() {
+            let name = rule["name"].as_str().unwrap();
+            known.extend([name.to_owned(), format!("{}/{name}", policy["name"].as_str().unwrap())]);
+            known.extend(rule["id"].as_str().map(str::to_owned));
+        }
+    }
+    let rule = Regex::new(r"\b([a-z_.]+/)?(deny|violation|warn)_[a-z_]+|\b[A-Z]{2,}-[A-Z]?[0-9]{2}\b").unwrap();
+    let commands = kaudit::cli::command();
+    let help: String = commands.get_subcommands().map(|command| output(&[command.get_name(), "--help"])).collect();
+    let named: BTreeSet<String> = rule.find_iter(&help).map(|name| name.as_str().to_owned()).collect();
+    assert!(named.contains("images/deny_latest_tag") && named.contains("IMG-01"), "{named:?}");
+    assert_eq!(named.difference(&known).collect::<Vec<_>>(), [""; 0]);
+}
+
+#[test]
 fn each_example_of_the_help_works() {
     let folder = files::folder(&[
         (
             "policies/images.rego",
-            "package images\n\n# METADATA\n# custom: {id: IMG-01}\ndeny_latest contains \"no tag\"\n",
+            "package images\n\n# METADATA\n# custom: {id: IMG-01}\ndeny_latest_tag contains \"no tag\"\n",
         ),
         ("policies/main_test.rego", "package main_test\n\ntest_latest if true\n"),
         ("more/more.rego", "package more\n\nwarn contains \"more\"\n"),
