@@ -269,6 +269,9 @@ pub struct BaselineSummary {
     pub known: usize,
     /// Listed violations that no longer exist.
     pub fixed: Vec<BaselineEntry>,
+    /// Whether this run removes them from the baseline.
+    #[serde(skip)]
+    pub is_pruned: bool,
     /// Listed violations of objects that were not read because their files were not given, and those that are less severe
     /// than the violations that are reported.
     #[serde(rename = "notFound", skip_serializing_if = "Vec::is_empty")]

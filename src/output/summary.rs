@@ -277,7 +277,7 @@ fn advice(result: &AuditResult) -> Vec<String> {
     if all(State::TimedOut).is_some() {
         lines.push("  Give a large or slow cluster more time: --sync-timeout 5m".to_owned());
     }
-    if result.baseline.as_ref().is_some_and(|baseline| !baseline.fixed.is_empty()) {
+    if result.baseline.as_ref().is_some_and(|baseline| !baseline.fixed.is_empty() && !baseline.is_pruned) {
         lines.push("  --prune-baseline removes fixed violations from the baseline".to_owned());
     }
     if result.summary.error > 0 {

@@ -238,6 +238,9 @@ pub(crate) fn settle(
     let given = GivenManifests { content, paths: &check.source.manifests.filename };
     if let (Some(path), Some(mut baseline)) = (&options.baseline, baseline) {
         let left = baseline.apply(result, policies, given);
+        if let Some(summary) = &mut result.baseline {
+            summary.is_pruned = options.prune_baseline;
+        }
         if options.prune_baseline && left != baseline.results {
             baseline.results = left;
             baseline.write(path)?;

@@ -93,7 +93,11 @@ fn violations_in_unread_files_are_not_fixed() {
     assert_eq!(prune(&["-f", "m", "--exclude", "pods"]).1, 4);
     // One violation is fixed, and the file of another deleted.
     fs::write(folder.join("m/a.yaml"), pod("a", "")).unwrap();
-    assert_eq!(prune(&["-f", "m/a.yaml"]).1, 3);
+    let hint = "--prune-baseline removes fixed violations";
+    let text = run(folder, &["check", "--baseline", "baseline.json", "-f", "m/a.yaml"]).1;
+    assert!(text.contains("fixed: Pod") && text.contains(hint), "{text}");
+    let (_, left, text) = prune(&["-f", "m/a.yaml"]);
+    assert!(left == 3 && text.contains("fixed: Pod") && !text.contains(hint), "{text}");
     fs::remove_file(folder.join("m/b.yaml")).unwrap();
     assert_eq!(prune(&["-f", "./m/"]).1, 2);
     fs::remove_file(folder.join("n/d.yaml")).unwrap();
