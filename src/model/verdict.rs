@@ -204,6 +204,14 @@ pub struct Finding {
 pub(crate) const UNLISTED_OF_RULE: &str = " more results of this rule for this object are not listed";
 pub(crate) const UNLISTED_OF_OBJECT: &str = " more results for this object are not listed";
 
+/// The part of a [withheld](Finding::withhold) violation's message between the policy's message and the reason.
+const WITHHELD: &str = " (not known whether it is excused: PolicyExceptions cannot be read: ";
+
+/// Whether a result with this outcome and message is a [withheld](Finding::withhold) violation.
+pub fn is_withheld(outcome: Outcome, message: &str) -> bool {
+    outcome == Outcome::Error && message.contains(WITHHELD)
+}
+
 /// The key by which results are counted.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Class {
@@ -237,6 +245,12 @@ impl Finding {
             self.excused = Some(Excused { excuse: Arc::clone(excuse), otherwise: self.outcome });
             self.outcome = Outcome::Skip;
         }
+    }
+
+    /// Changes a violation into an error because exceptions that may excuse it cannot be read, for this reason.
+    pub fn withhold(&mut self, why: &str) {
+        self.message = format!("{}{WITHHELD}{why})", self.message).into();
+        self.outcome = Outcome::Error;
     }
 
     /// Returns the field of the object that the result is about, if the policy names it as `details.field`.

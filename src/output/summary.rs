@@ -18,7 +18,7 @@ use crate::{
     model::{
         coverage::{Coverage, State, UNNEEDED},
         object::{Location, ObjectRef},
-        verdict::Outcome,
+        verdict::{Outcome, is_withheld},
     },
     rego::Problem,
 };
@@ -251,36 +251,43 @@ fn gap_line(gap: &Coverage, paint: Paint) -> String {
         State::Failed | State::Synced | State::Excluded => "failed",
     };
     let colon = if gap.message.is_empty() { "" } else { ": " };
-    let words = paint.with(AnsiColor::Yellow.on_default(), "not checked:");
+    // Exceptions are read, but not checked.
+    let words = if gap.group == OWN_GROUP { "not read:" } else { "not checked:" };
+    let words = paint.with(AnsiColor::Yellow.on_default(), words);
     format!("{words} {} ({why}{colon}{})", shown_line(&gap.name()), shown_line(&gap.message))
 }
 
 /// Returns advice for each type of gap, with all kinds concerned.
 fn advice(result: &AuditResult) -> Vec<String> {
-    let all = |state: State| {
+    let all = |state: State, are_exceptions: bool| {
         let gaps = result.coverage.iter().filter(|gap| gap.is_gap() && !gap.is_documents() && gap.state == state);
+        let gaps = gaps.filter(|gap| (gap.group == OWN_GROUP) == are_exceptions);
         let names: Vec<String> = gaps.map(|gap| quoted(&gap.name())).collect();
         (!names.is_empty()).then(|| names.join(","))
     };
     let mut lines = Vec::new();
-    if let Some(names) = all(State::Forbidden) {
+    if let Some(names) = all(State::Forbidden, false) {
         lines.push(format!(
             "  Grant list and watch on the forbidden kinds, exclude them (--exclude {names}), or accept the gap (--allow-missing \
              {names})"
         ));
     }
-    if let Some(names) = all(State::Failed) {
+    if let Some(names) = all(State::Forbidden, true) {
+        lines.push(format!("  Grant list and watch on {names}: until then, violations that may be excused are errors"));
+    }
+    if let Some(names) = all(State::Failed, false) {
         lines.push(format!(
             "  Failed kinds often belong to an API whose server is down; to exclude them: --exclude {names}"
         ));
     }
-    if all(State::TimedOut).is_some() {
+    if result.coverage.iter().any(|gap| gap.state == State::TimedOut) {
         lines.push("  Give a large or slow cluster more time: --sync-timeout 5m".to_owned());
     }
     if result.baseline.as_ref().is_some_and(|baseline| !baseline.fixed.is_empty() && !baseline.is_pruned) {
         lines.push("  --prune-baseline removes fixed violations from the baseline".to_owned());
     }
-    if result.summary.error > 0 {
+    let is_failure = |entry: &Entry| entry.result == Outcome::Error && !is_withheld(entry.result, &entry.message);
+    if result.results.iter().any(is_failure) {
         lines.push("  An error means that the policy failed and the object was not checked".to_owned());
     }
     lines

@@ -190,6 +190,21 @@ fn text_is_for_people() {
 }
 
 #[test]
+fn text_names_unreadable_exceptions_as_the_cause_of_errors() {
+    let mut finding = Finding::sample("no tag");
+    finding.withhold("forbidden");
+    let withheld = Entry::new(&finding, &resource("v1", "Pod", "shop", "web").into(), None, None);
+    let kinds = vec![
+        coverage("", "Pod", "pods", State::Synced, 1, ""),
+        coverage("kaudit.dev", "PolicyException", "policyexceptions", State::Forbidden, 0, "no"),
+    ];
+    let text = text(&audit(vec![withheld], kinds, 0), usize::MAX);
+    let lines = "\n\nnot read: policyexceptions.kaudit.dev (forbidden: no)\n  Grant list and watch on \
+                 policyexceptions.kaudit.dev: until then, violations that may be excused are errors\n\n1 error";
+    assert!(text.contains(lines), "{text}");
+}
+
+#[test]
 fn text_in_colour_says_the_same() {
     let options = RenderOptions { color: true, width: 100, ..RenderOptions::default() };
     for result in [manifests(), cluster_with_gaps(), empty()] {

@@ -12,7 +12,7 @@ use crate::{
     model::{
         body::Body,
         object::ObjectKey,
-        verdict::{Outcome, Verdict},
+        verdict::{Outcome, Verdict, is_withheld},
     },
     source::change::WatchScope,
 };
@@ -110,15 +110,19 @@ impl Results {
         let Some(why) = unread.filter(|_| !objects.are_streamed()) else { return };
         for result in &mut verdict.results {
             if result.outcome.is_violation() && self.exceptions.may_be_excused(result) {
-                let message = format!(
-                    "{} (not known whether it is excused: PolicyExceptions cannot be read: {why})",
-                    result.message
-                );
-                (result.outcome, result.message) = (Outcome::Error, message.into());
+                result.withhold(why);
                 verdict.undecided.push([&result.rule.policy, &result.rule.name].map(Arc::clone));
             }
         }
         verdict.transitions.retain(|found| !found.outcome.is_violation() || !self.exceptions.may_be_excused(found));
+    }
+
+    /// Whether violations are errors because exceptions that may excuse them cannot be read.
+    pub(in crate::audit) fn are_withheld(&self) -> bool {
+        let has_errors =
+            self.ledger.counts().iter().any(|(class, count)| class.outcome == Outcome::Error && *count > 0);
+        let mut results = self.ledger.objects().flat_map(|(_, object)| &object.results);
+        has_errors && results.any(|known| is_withheld(known.finding.outcome, &known.finding.message))
     }
 
     /// Returns the objects in a scope that have errors: some of their violations may have waited for exceptions to be read.

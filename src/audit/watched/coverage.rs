@@ -4,6 +4,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use super::WatchedObjects;
 use crate::{
+    cluster::identity::is_exception,
     model::{
         coverage::{Coverage, State, UNNEEDED},
         object::Kind,
@@ -12,11 +13,13 @@ use crate::{
 };
 
 impl WatchedObjects {
-    /// Returns what is covered of each kind.
-    pub(in crate::audit) fn coverage(&self) -> Vec<Coverage> {
+    /// Returns what is covered of each kind. `are_withheld` is whether violations wait for exceptions to be read, which are
+    /// otherwise not needed.
+    pub(in crate::audit) fn coverage(&self, are_withheld: bool) -> Vec<Coverage> {
         let inactive = |scope: &_| if self.settings.judge_inactive { 0 } else { self.cache.inactive(scope) };
         let mut all = self.gate.coverage(|scope| (self.cache.len(scope), inactive(scope)));
-        for scope in self.gate.scopes().filter(|scope| !self.needs(&scope.kind)) {
+        let is_needed = |kind: &Kind| self.needs(kind) || (are_withheld && is_exception(kind));
+        for scope in self.gate.scopes().filter(|scope| !is_needed(&scope.kind)) {
             let kind = &scope.kind;
             let is_forbidden = |one: &&mut Coverage| {
                 one.state == State::Forbidden && one.group == kind.group && one.resource == kind.plural

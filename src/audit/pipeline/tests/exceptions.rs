@@ -271,6 +271,29 @@ async fn counts_are_published_again_when_an_exception_has_ended_though_nothing_e
 }
 
 #[tokio::test]
+async fn exceptions_that_cannot_be_read_are_needed_once_a_violation_may_be_excused() {
+    let selecting = |pipeline: &mut Pipeline| pipeline.objects.selection = Some(Selection::default());
+    let live = Live::start_with(load(&[("bad.rego", EXCUSABLE)]), SETTINGS, selecting);
+    live.send(Change::Appeared(exceptions())).await;
+    let forbidden = Unreadable { state: State::Forbidden, message: "why".into() };
+    live.send(Change::Unreadable(exceptions(), forbidden)).await;
+    live.sync(vec![object("Pod", "n", "good", 1, &json!({}))]).await;
+    live.until_evaluated(1).await;
+    let state = async || {
+        let result = live.result().await;
+        let known = result.coverage.iter().find(|kind| kind.resource == "policyexceptions").unwrap();
+        (known.state, known.message.clone(), result.complete)
+    };
+    assert_eq!(state().await, (State::Excluded, "forbidden, and not needed: why".to_owned(), true));
+    live.seen(bad("n", "bad")).await;
+    until_outcomes(&live, &["bad error"]).await;
+    assert_eq!(state().await, (State::Forbidden, "why".to_owned(), false));
+    live.gone(bad("n", "bad")).await;
+    until_outcomes(&live, &[]).await;
+    assert_eq!(state().await.0, State::Excluded);
+}
+
+#[tokio::test]
 async fn violations_that_may_be_excused_are_not_reported_before_exceptions_have_been_read() {
     let fixed = "package fixed\n\ndeny contains \"not excusable\" if input.metadata.labels.bad\n";
     for state in [State::Forbidden, State::Failed, State::TimedOut] {
