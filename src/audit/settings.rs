@@ -35,6 +35,8 @@ pub struct PipelineSettings {
     pub handover: Duration,
     /// How many namespaces have metrics of their own.
     pub metrics_namespaces: usize,
+    /// Whether kinds that cannot be read are logged; otherwise only the result names them.
+    pub logs_unread: bool,
     /// Whether inactive objects are evaluated: see [`source::inactive`](crate::source::inactive).
     pub judge_inactive: bool,
     /// The memory that the process may have, in bytes; `None` for no limit.

@@ -18,7 +18,7 @@ use super::{
 use crate::{
     judge::load_options::LoadOptions,
     model::shard::Shard,
-    output::{FailOn, Place, RenderOptions, Target, WorkTree},
+    output::{FailOn, Format, Place, RenderOptions, Target, WorkTree},
     record::reports,
 };
 
@@ -407,6 +407,12 @@ impl CheckArgs {
             (true, true) => CheckMode::Once,
             (true, false) => CheckMode::Watch,
         }
+    }
+
+    /// Whether the run ends with a result on standard output that names the kinds which could not be read.
+    pub fn ends_with_text(&self) -> bool {
+        let is_text = |target: &Target| target.format == Format::Text && target.file.is_none();
+        self.mode() != CheckMode::Watch && self.output.iter().any(is_text)
     }
 
     /// Returns the render options that all targets share.

@@ -268,8 +268,7 @@ fn advice(result: &AuditResult) -> Vec<String> {
     let mut lines = Vec::new();
     if let Some(names) = all(State::Forbidden, false) {
         lines.push(format!(
-            "  Grant list and watch on the forbidden kinds, exclude them (--exclude {names}), or accept the gap (--allow-missing \
-             {names})"
+            "  Grant list and watch on the forbidden kinds, exclude them, or accept the gap: --exclude or --allow-missing {names}"
         ));
     }
     if let Some(names) = all(State::Forbidden, true) {

@@ -144,6 +144,7 @@ pub(crate) fn settings(check: &CheckArgs, policies: &PolicySet) -> PipelineSetti
         rejudge_every: Some(check.timing.rejudge_every)
             .filter(|every| !every.is_zero() && check.mode() == CheckMode::Watch),
         update_filter: check.update_filter == Switch::On,
+        logs_unread: !check.ends_with_text(),
         metrics_namespaces: if check.mode() == CheckMode::Watch { check.serving.metrics_namespaces } else { 0 },
         ..once
     }
@@ -167,6 +168,7 @@ pub(crate) fn settings_once(
         roll_up: group_by == GroupBy::Owner,
         handover: HANDOVER,
         metrics_namespaces: 0,
+        logs_unread: true,
         judge_inactive: source.inactive == Inactive::Judge,
         memory: process_limit(),
     }

@@ -87,6 +87,13 @@ async fn a_forbidden_kind_is_named_and_joins_when_permitted() {
     assert_eq!(secrets["state"], "forbidden");
     assert!(secrets["message"].as_str().unwrap().contains("cannot list resource \"secrets\""), "{secrets}");
 
+    // Text names each kind in one line.
+    let logged = "Cannot be read, and is not checked until it can";
+    assert!(ended.stderr.contains(logged), "{ended:?}");
+    let text = run(kubeconfig, &["check", "--once", "--policies", policies]).await;
+    assert!(text.stdout.contains("\nnot checked: secrets (forbidden: "), "{text:?}");
+    assert!(!text.stderr.contains(logged), "{text:?}");
+
     let only = ["--policies", policies, "--record=none", "--exclude=*", "--include=configmaps,secrets"];
     let kaudit = Running::start(kubeconfig, &only).await;
     kaudit.ready().await;

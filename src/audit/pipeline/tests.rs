@@ -113,6 +113,7 @@ const SETTINGS: PipelineSettings = PipelineSettings {
     roll_up: true,
     handover: Duration::ZERO,
     metrics_namespaces: 1,
+    logs_unread: true,
     judge_inactive: false,
     memory: None,
 };

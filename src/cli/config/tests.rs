@@ -77,6 +77,20 @@ fn a_watch_accepts_only_formats_with_a_line_for_each_change() {
 }
 
 #[test]
+fn kinds_that_cannot_be_read_are_named_once() {
+    for (arguments, ends_with_text) in [
+        (&[][..], false),
+        (&["--once"], true),
+        (&["-f", "a.yaml"], true),
+        (&["--once", "-o", "json"], false),
+        (&["--once", "-o", "text=a"], false),
+        (&["--once", "-o", "text", "-o", "json=a"], true),
+    ] {
+        assert_eq!(run(arguments).unwrap().ends_with_text(), ends_with_text, "{arguments:?}");
+    }
+}
+
+#[test]
 fn lists_repeat_and_split() {
     let check = run(&["-n", "a,b", "-n", "c", "--include", "deploy,*.apps", "-p", "a,b", "-f", "x,y"]).unwrap();
     assert_eq!(check.scope.namespace, ["a", "b", "c"]);
