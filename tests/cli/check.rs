@@ -246,6 +246,30 @@ fn lists_and_reviews_are_unpacked() {
 }
 
 #[test]
+fn the_object_in_a_review_of_an_update_is_evaluated_as_a_new_one() {
+    let policy = "package p\n\ndeny contains msg if {\n\tinput.request.oldObject == null\n\tmsg := \
+                  input.request.operation\n}\n\nwarn contains \"updated\" if input.request.operation == \"UPDATE\"\n";
+    let deployment = |replicas: u8| {
+        format!(
+            r#"{{"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {{"name": "a"}}, "spec": {{"replicas": {replicas}}}}}"#
+        )
+    };
+    let review = format!(
+        r#"{{"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": {{"uid": "1", "operation": "UPDATE",
+            "object": {}, "oldObject": {}}}}}"#,
+        deployment(0),
+        deployment(2)
+    );
+    let folder = files::folder(&[("policies/p.rego", policy), ("review.json", &review)]);
+    let output = check(folder.path(), &["-f", "review.json", "-o", "json"]).output().unwrap();
+    let result: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(result["results"][0]["message"], "CREATE", "{result}");
+    // The rule about updates was evaluated and has no result for a new object.
+    let summary = &result["summary"];
+    assert!(summary["fail"] == 1 && summary["pass"] == 1, "{result}");
+}
+
+#[test]
 fn json_between_separators_is_read_completely() {
     let object = |name: &str| {
         let container = r#"{"name":"web","image":"registry.example.com/web:latest"}"#;
