@@ -61,21 +61,20 @@ impl LastGood {
         before: &PolicySet,
     ) -> Result<PolicySet, LoadError> {
         let (mut sources, mut replaced) = (sources.to_vec(), Vec::new());
-        for _ in 0..ATTEMPTS {
+        let mut attempts = 0..ATTEMPTS;
+        loop {
             let loaded = PolicySet::load_after(&sources, options, &before.package_owners);
             let problems = match &loaded {
                 Ok(policies) => &policies.problems,
                 Err(error) => &error.problems,
             };
-            let again = self.replace(&mut sources, problems, &mut replaced);
-            if !again {
+            if attempts.next().is_none() || !self.replace(&mut sources, problems, &mut replaced) {
                 let mut policies = loaded?.after(before)?;
                 policies.problems.extend(replaced);
                 policies.problems.sort();
                 return Ok(policies);
             }
         }
-        PolicySet::load_after(&sources, options, &before.package_owners)?.after(before)
     }
 
     /// Replaces refused files by their last valid version; returns whether any was replaced.
@@ -232,6 +231,35 @@ mod tests {
                 assert!(b.rules[0].source.file.contains("younger"), "{:?}", b.rules[0].source);
             }
         }
+    }
+
+    #[test]
+    fn the_problems_of_all_replaced_files_are_reported_after_the_last_attempt() {
+        let options = LoadOptions::allowing_refused();
+        let sources = |text: &dyn Fn(usize) -> String| -> Vec<FileSource> {
+            let source = |number: usize| {
+                let [FileSource::Tree(tree)] = &tree(&[("main.rego", text(number).as_str())])[..] else {
+                    unreachable!()
+                };
+                let name = format!("{CONFIG_MAPS}/policies/{number}").into();
+                FileSource::Tree(Arc::new(FileTree { name, ..FileTree::clone(tree) }))
+            };
+            (0..ATTEMPTS).map(source).collect()
+        };
+        let module = |number: usize| format!("package p{number}\n\ndeny contains \"x\"\n");
+        // Each claims the package of the one before, which gets it back in the next attempt.
+        let claim = |number: usize| match number.checked_sub(1) {
+            Some(other) => module(other),
+            None => "package broken\n\ndeny[".to_owned(),
+        };
+        let (before, after) = (sources(&module), sources(&claim));
+        let in_force = PolicySet::load_with(&before, &options).unwrap();
+        let mut last_good = LastGood::default();
+        last_good.learn(&before, &in_force);
+        let in_force = last_good.load(&after, &options, &in_force).unwrap();
+        assert_eq!(names(&in_force), ["p0", "p1", "p2", "p3"]);
+        let refused: Vec<String> = in_force.refused().map(ToString::to_string).collect();
+        assert_eq!(refused.len(), ATTEMPTS, "{refused:#?}");
     }
 
     #[test]
