@@ -24,8 +24,11 @@ const EXTERNAL: [(&str, &str); 6] = [
 
 /// Returns why a rule is not evaluated; `None` if it is.
 pub(crate) fn why_unjudged(rule: &RuleMetadata, has_module: bool) -> Option<String> {
-    if !has_module || !rule.rule_language.is_empty() && !rule.rule_language.eq_ignore_ascii_case("rego") {
+    if !rule.rule_language.is_empty() && !rule.rule_language.eq_ignore_ascii_case("rego") {
         return Some(format!("it is not written in Rego, but in {:?}", rule.rule_language));
+    }
+    if !has_module {
+        return Some("its raw.rego is missing".to_owned());
     }
     if let Some(until) = rule.attribute("useUntilKubescapeVersion") {
         return Some(format!("it is for versions of Kubescape before {until}"));
@@ -54,4 +57,19 @@ pub(crate) fn needs_builtin(problems: &[Problem]) -> Option<String> {
     let of = |problem: &Problem| BUILTINS.iter().find(|(name, _)| problem.message.contains(name));
     let (name, needs) = refused.find_map(of)?;
     Some(format!("it calls {name}, which needs {needs}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_missing_module_and_another_language_are_different_reasons() {
+        let why = |language: &str, has_module| {
+            let metadata = format!(r#"{{"name": "a", "ruleLanguage": "{language}"}}"#);
+            why_unjudged(&serde_json::from_str(&metadata).unwrap(), has_module)
+        };
+        assert_eq!(why("Rego", false).as_deref(), Some("its raw.rego is missing"));
+        assert_eq!(why("CEL", false).as_deref(), Some("it is not written in Rego, but in \"CEL\""));
+    }
 }
