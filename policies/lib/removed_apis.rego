@@ -118,7 +118,7 @@ removals := {
 }
 
 # METADATA
-# description: The kinds of which there are removals. They are listed once more because only then nothing else is judged.
+# description: The kinds with removed versions. They are listed again so that rules are evaluated only for these kinds.
 kinds := {
 	"APIService",
 	"CSIDriver",

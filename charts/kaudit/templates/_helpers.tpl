@@ -131,7 +131,7 @@ true
 {{- end }}
 
 {{/* The rules for audited objects: reading them, and writing Events and reports about them. */}}
-{{- define "kaudit.judgedRules" -}}
+{{- define "kaudit.auditRules" -}}
 {{- range $index, $rule := .Values.rbac.readRules }}
 {{- if $index }}{{ "\n" }}{{ end -}}
 - apiGroups: {{ toJson $rule.apiGroups }}

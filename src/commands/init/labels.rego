@@ -1,11 +1,11 @@
 # METADATA
 # title: Labels
-# description: What every workload of ours has to say about itself.
+# description: The labels that each of our workloads must have.
 package own.labels
 
 # METADATA
 # title: Label team
-# description: Whoever finds something broken can see whom to ask.
+# description: The label names the team to contact about the workload.
 # related_resources:
 # - ref: https://kubernetes.io/docs/concepts/overview/working-with-objects/common-labels/
 # custom:
@@ -15,7 +15,7 @@ warn_missing_team contains result if {
 	input.kind in {"CronJob", "DaemonSet", "Deployment", "StatefulSet"}
 	not input.metadata.labels.team
 	result := {
-		"msg": "nobody is named to ask about this: set the label team",
+		"msg": "no team is named: set the label team",
 		"details": {"field": "metadata.labels.team"},
 	}
 }
