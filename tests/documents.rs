@@ -244,6 +244,27 @@ fn links_resolve() {
     assert!(checked > 30, "only {checked} links between documents were found");
 }
 
+/// `.ci/book` builds the book, and reads its contents from `SUMMARY.md`.
+#[test]
+fn each_page_of_the_book_is_once_in_its_contents() {
+    let documents = documents();
+    let files = documents.iter().filter_map(|file| Some((file.path.strip_prefix("docs/")?, &*file.text)));
+    let (contents, pages): (Vec<_>, Vec<_>) = files.partition(|(path, _)| *path == "SUMMARY.md");
+    let titled = pages.into_iter().map(|(path, text)| {
+        let title = text.lines().find_map(|line| line.strip_prefix("# "));
+        (path, title.unwrap())
+    });
+    let mut pages: Vec<_> = titled.collect();
+    let entries = contents.iter().flat_map(|(_, text)| text.lines()).filter_map(|line| {
+        let (title, path) = line.trim_start_matches([' ', '-', '[']).split_once("](")?;
+        Some((path.trim_end_matches(')'), title))
+    });
+    let mut listed: Vec<_> = entries.collect();
+    pages.sort_unstable();
+    listed.sort_unstable();
+    assert_eq!(listed, pages);
+}
+
 #[test]
 fn no_sentence_is_in_two_documents() {
     let mut places = BTreeMap::<String, BTreeMap<String, String>>::new();
