@@ -130,6 +130,8 @@ fn check_annotates_summarizes_and_fails_as_kaudit_does() {
 
     for (change, code) in [
         (&[("FAIL_ON", "none")][..], 0),
+        (&[("FAIL_ON", "critical")], 1),
+        (&[("FAIL_ON", "critical"), ("ARGUMENTS", "--skip-rule KPS-B03")], 0),
         (&[("ARGUMENTS", "--skip-rule KPS-* --min-severity critical")], 0),
         (&[("POLICIES", "builtin:rbac builtin:probes")], 0),
         (&[("FILES", "nowhere")], 2),

@@ -9,7 +9,11 @@ mod release;
 use std::{fs, path::Path};
 
 use clap::ValueEnum;
-use kaudit::{cli::config, output::Format, rego::analysis::yaml};
+use kaudit::{
+    cli::config,
+    output::{FailOn, Format},
+    rego::analysis::yaml,
+};
 use serde_json::Value;
 
 const KREW: &str = include_str!("../../examples/krew.yaml");
@@ -126,6 +130,15 @@ fn the_gitlab_component_is_a_valid_job() {
         let file = report.as_str().unwrap();
         assert!(commands[0].iter().any(|word| word.ends_with(&format!("={file}"))), "{file}");
     }
+}
+
+/// GitLab refuses any other value of an input with options.
+#[test]
+fn the_gitlab_component_can_fail_on_all_that_kaudit_can() {
+    let (header, _) = GITLAB.split_once("\n---\n").unwrap();
+    let values = FailOn::value_variants().iter().map(|value| value.to_possible_value().unwrap().get_name().to_owned());
+    let options = &yaml(header)["spec"]["inputs"]["fail-on"]["options"];
+    assert_eq!(texts(options), values.collect::<Vec<_>>());
 }
 
 /// A tag can be moved to other code, a commit cannot.
