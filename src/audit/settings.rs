@@ -17,6 +17,7 @@ pub enum InitialObjects {
 
 /// How a pipeline works.
 #[derive(Debug, Clone, Copy)]
+#[expect(clippy::struct_excessive_bools, reason = "they are independent switches")]
 pub struct PipelineSettings {
     /// What happens with the objects that exist at the start.
     pub initial: InitialObjects,

@@ -31,7 +31,7 @@ struct DefinedPaths<'a> {
     packages: BTreeSet<&'a [String]>,
 }
 
-impl<'a> DefinedPaths<'a> {
+impl DefinedPaths<'_> {
     /// Whether there is, or may be, a value at a path.
     fn contain(&self, path: &[String]) -> bool {
         let Checked { graph, data, .. } = self.checked;
@@ -85,7 +85,9 @@ impl<'a> DefinedPaths<'a> {
                 if reported.insert((node.module, package)) {
                     let (file, name) = (files[node.module], node.name().map_or("", String::as_str));
                     let mut reference = "data".to_owned();
-                    path.iter().for_each(|key| push_key(&mut reference, key));
+                    for key in path {
+                        push_key(&mut reference, key);
+                    }
                     let message = format!("{name} uses {reference}, but no file defines it");
                     let problem = Problem::warning(&file.shown, message).at(&file.text, node.line, node.column);
                     problems.push(problem.help(HELP));
