@@ -14,7 +14,7 @@
 //!  judge          ▼  evaluate: policies × object → Verdict, pure, on blocking threads
 //!  rego              the rules, compiled to programs, and the machine that runs them
 //!                                                                    │
-//!  audit        results    ▸ exceptions: which violations are excused▼
+//!  audit        results    ▸ exceptions: which violations are excused ▼
 //!                            ledger: Verdict → Delta: which violations are new or resolved, and which an owner covers
 //!                 │ Delta, while this replica is the leader (cluster::lease)
 //!  record         ├──▶ Events · reports · notifications · status of the Audit and of PolicyExceptions
@@ -23,8 +23,8 @@
 //! ```
 //!
 //! `check -f`, `check --once` and the continuous run differ only in their source and their recorders; [`run`] makes the
-//! parts of a run from the options, and [`commands::check`] connects them. One task owns all state, so it needs no
-//! locks. Of several replicas the one that holds the Lease records; of several shards each evaluates its own namespaces
+//! parts of a run from the options, and [`commands::check`] connects them. One task owns the
+//! state of the audit, so it needs no locks; other tasks get what they need through channels. Of several replicas the one that holds the Lease records; of several shards each evaluates its own namespaces
 //! ([`model::shard`]). [`telemetry`] sends traces and metrics of a run to a collector, and [`bundle`] downloads policies
 //! that are published elsewhere.
 //!

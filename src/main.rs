@@ -5,7 +5,7 @@ use std::{ffi::OsString, io::Write, process::ExitCode};
 use kaudit::{
     cli::{config, plugin},
     commands,
-    output::shown_lines,
+    output::{ERROR_CODE, shown_lines},
 };
 
 fn main() -> ExitCode {
@@ -25,7 +25,7 @@ fn main() -> ExitCode {
             let shown = shown_lines(&text);
             // The message quotes the arguments, which may be untrusted: escape control characters.
             let _closed = if shown == text { error.print() } else { write!(std::io::stderr(), "{shown}") };
-            return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2));
+            return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(ERROR_CODE));
         }
     };
     match commands::run(subcommand) {
@@ -33,7 +33,7 @@ fn main() -> ExitCode {
         Err(error) => {
             // If standard error is closed, the error cannot be reported anywhere.
             let _closed = writeln!(std::io::stderr(), "error: {}", shown_lines(&chain(&error)));
-            ExitCode::from(2)
+            ExitCode::from(ERROR_CODE)
         }
     }
 }

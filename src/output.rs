@@ -33,7 +33,7 @@ mod tests;
 
 pub use self::{
     diff::{diff_exit_code, write_diff},
-    exit::{FailOn, exit_code},
+    exit::{ERROR_CODE, FailOn, exit_code},
     format::{Format, Place, RenderOptions, Target},
     notes::{note, silence},
     policy_list::{ListedPolicy, ListedRule, PolicyList},

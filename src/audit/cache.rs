@@ -533,7 +533,7 @@ mod tests {
     }
 
     #[test]
-    fn a_dropped_feed_takes_its_objects_and_ignores_late_changes() {
+    fn a_dropped_scope_takes_its_objects_and_ignores_late_changes() {
         let mut cache = cache();
         cache.apply(&scope(), pod("a", "1", 1));
         assert_eq!(cache.take(&scope()).count(), 1);

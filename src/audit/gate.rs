@@ -333,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn opens_once_when_every_feed_is_synced_or_given_up_on() {
+    fn opens_once_when_every_scope_is_synced_or_given_up_on() {
         let (mut gate, now) = (Gate::new(Duration::from_mins(1)), Instant::now());
         assert!(!gate.try_open(now), "nothing was discovered yet");
         for plural in ["pods", "secrets", "nodes"] {

@@ -172,6 +172,14 @@ impl Publisher {
         let metrics = &self.outputs.metrics;
         metrics.evaluated(verdict.took);
         verdict.shared.into_iter().for_each(|shared| metrics.verdict_shared(shared));
+        for policy in &verdict.shared_differences {
+            tracing::error!(
+                %policy,
+                object = %verdict.key,
+                "a cached result differs from a fresh evaluation of the object; result sharing is disabled until the \
+                 policies change; please report this with the policy and the object"
+            );
+        }
         if !verdict.shared_differences.is_empty() {
             metrics.shared_verdict_differed();
         }

@@ -195,11 +195,11 @@ impl WatchedObjects {
 
     /// Notes that a scope cannot be read. Sources repeat this at each attempt; it is logged when it is new, unless the
     /// result names it in the same place.
-    pub(super) fn unreadable(&mut self, scope: WatchScope, why: Unreadable) {
-        let is_new = self.gate.unreadable(&scope, why.clone()) && !why.message.is_empty();
+    pub(super) fn unreadable(&mut self, scope: &WatchScope, why: Unreadable) {
+        let is_new = self.gate.unreadable(scope, why.clone()) && !why.message.is_empty();
         if is_new && self.settings.logs_unread {
-            let (feed, state, why) = (scope, why.state.as_str(), why.message);
-            warn!(%feed, state, why, "Cannot be read, and is not checked until it can");
+            let (state, why) = (why.state.as_str(), why.message);
+            warn!(%scope, state, why, "Cannot be read, and is not checked until it can");
         }
     }
 

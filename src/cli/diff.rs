@@ -105,6 +105,7 @@ pub struct DiffArgs {
         long,
         env = "KAUDIT_FAIL_ON",
         value_enum,
+        ignore_case = true,
         value_name = "RESULT",
         default_value_t = FailOn::Fail,
         help_heading = "Output"

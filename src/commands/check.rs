@@ -55,7 +55,7 @@ async fn begin(check: CheckArgs, telemetry: &Telemetry, stop: Option<Cancellatio
     let span = Span::run("check");
     span.make_default_parent();
     let outcome = Box::pin(judge(check, telemetry, span.clone(), stop)).await;
-    span.set(|| [("process.exit.code", i64::from(*outcome.as_ref().unwrap_or(&2)).into())]);
+    span.set(|| [("process.exit.code", i64::from(*outcome.as_ref().unwrap_or(&output::ERROR_CODE)).into())]);
     if outcome.is_err() {
         span.fail("not_judged");
     }

@@ -5,7 +5,7 @@ use std::io::{self, Write as _};
 use crate::{
     cli::policies::{ListFormat, PoliciesArgs},
     judge::load_options::LoadOptions,
-    output::{PolicyList, RenderOptions, policy_table, print, shown_lines},
+    output::{ERROR_CODE, PolicyList, RenderOptions, policy_table, print, shown_lines},
     run::{policies, sources::PolicySources},
 };
 
@@ -29,5 +29,5 @@ pub async fn run(options: &PoliciesArgs) -> anyhow::Result<u8> {
         ListFormat::Text => policy_table::render(&list, &RenderOptions::for_stdout(options.color), out),
         ListFormat::Json => list.write_json(out),
     })?;
-    Ok(if list.summary.refused > 0 { 2 } else { 0 })
+    Ok(if list.summary.refused > 0 { ERROR_CODE } else { 0 })
 }

@@ -118,14 +118,6 @@ fn verdict(
     (shared, shared_differences): (Option<Shared>, Vec<Arc<str>>),
     began: Instant,
 ) -> Verdict {
-    for policy in &shared_differences {
-        tracing::error!(
-            %policy,
-            object = %job.object.key,
-            "a cached result differs from a fresh evaluation of the object; result sharing is disabled until the policies change; \
-             please report this with the policy and the object"
-        );
-    }
     let unfinished = current.unfinished || transitions.unfinished;
     let (changes, namespace) = (&job.policies.rule_changes, job.object.key.own_namespace());
     let mut undecided = std::mem::take(&mut current.undecided);

@@ -1,4 +1,4 @@
-//! The exit code of a finished audit.
+//! Exit codes: that of a finished audit, and that of an error.
 
 use clap::ValueEnum;
 
@@ -6,6 +6,9 @@ use crate::{
     audit::result::AuditResult,
     model::verdict::{Outcome, Severity},
 };
+
+/// The exit code after an error: of usage, configuration, policies or connection.
+pub const ERROR_CODE: u8 = 2;
 
 /// The least severe violation that makes the exit code 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

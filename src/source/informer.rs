@@ -218,7 +218,7 @@ impl Informer {
             }
         }
         for scope in new {
-            debug!(feed = %scope, "Reading");
+            debug!(%scope, "Reading");
             self.start(scope, Duration::ZERO);
         }
         self.end_superseded().await;
@@ -277,7 +277,7 @@ impl Informer {
         if let Some(followed) = self.scopes.remove(scope) {
             followed.task.abort();
         }
-        info!(feed = %scope, version = scope.kind.version, "{why}");
+        info!(%scope, version = scope.kind.version, "{why}");
         self.shared.send(Change::Vanished(scope.clone())).await;
     }
 
@@ -299,7 +299,7 @@ impl Informer {
         let Some(scope) = self.scopes.iter().find(|(_, followed)| followed.task.id() == failed.id()) else { return };
         let scope = scope.0.clone();
         let message = format!("kaudit panicked while reading this kind; please report this bug: {failed}");
-        error!(feed = %scope, "{message}");
+        error!(%scope, "{message}");
         self.shared.send(Change::Unreadable(scope.clone(), Unreadable { state: State::Failed, message })).await;
         if !self.shared.options.once {
             self.start(scope, RESTART);

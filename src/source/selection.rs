@@ -80,7 +80,7 @@ pub struct Selection {
     pub namespaces: BTreeSet<String>,
     /// Namespaces whose objects only serve lookups, from `--exclude-namespace`.
     pub excluded_namespaces: Vec<Glob>,
-    /// Labels of the objects to audit; all others only serve lookups.
+    /// Labels of the objects to audit; all others only serve lookups. Applied by the pipeline, not by the informer.
     pub labels: Option<LabelRequirements>,
     /// Whether kinds that no rule names may be forbidden: a team checks its namespaces once, with its own rights.
     pub named_only: bool,

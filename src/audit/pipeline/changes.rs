@@ -62,7 +62,7 @@ impl Pipeline {
             Change::Skipped(scope, name, why) => self.objects.skipped(&scope, &name, &why),
             Change::Quiet(scope) => self.objects.heard(&scope),
             Change::Synced(scope) => self.synced(&scope),
-            Change::Unreadable(scope, why) => self.objects.unreadable(scope, why),
+            Change::Unreadable(scope, why) => self.objects.unreadable(&scope, why),
             Change::Restarted(scope, reason) => {
                 let kind = &scope.kind;
                 self.publisher.outputs.metrics.watch_restarted(&kind.group, &kind.plural, reason);
@@ -139,7 +139,7 @@ impl Pipeline {
             self.agenda.add(Work::Forget(Box::new(gone)));
             self.agenda.add(Work::Rename(renamed.into_iter(), scope.clone()));
         }
-        debug!(feed = %scope, objects = self.objects.cache.len(scope), "Synced");
+        debug!(%scope, objects = self.objects.cache.len(scope), "Synced");
         if first && self.objects.gate.is_open() {
             self.admit(scope);
             if is_exception(&scope.kind) {
@@ -155,7 +155,7 @@ impl Pipeline {
         }
         let scopes: Vec<_> = self.objects.gate.joined().cloned().collect();
         let objects: usize = scopes.iter().map(|scope| self.objects.cache.len(scope)).sum();
-        info!(feeds = scopes.len(), objects, "Everything is synced; evaluation begins");
+        info!(scopes = scopes.len(), objects, "Everything is synced; evaluation begins");
         for scope in &scopes {
             self.admit(scope);
         }

@@ -152,7 +152,7 @@ impl ScopeFollower {
     /// Reports a failure. Returns the delay before the next attempt; `None` if there is none.
     async fn failed(&mut self, failure: &ReadFailure) -> Option<Duration> {
         let (code, reason, message) = (failure.code(), failure.reason(), failure.to_string());
-        debug!(feed = %self.scope, code, message, "Reading failed");
+        debug!(scope = %self.scope, code, message, "Reading failed");
         self.failures += 1;
         let refused = matches!(code, 401 | 403 | 404 | 405);
         if refused || self.failures >= FAILURES {

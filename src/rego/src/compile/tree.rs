@@ -173,10 +173,10 @@ fn conflicts_of(node: &RuleTree, rules: &[ResolvedRule], packages: &Packages<'_>
     }
     if let Some(other) = own.iter().find(|rule| kind(rule) != kind(first)) {
         let place =
-            if other.module == first.module { format!("line {}", other.at.line) } else { "another file".to_owned() };
-        let message = format!("conflicting rules {name} found, at line {} and in {place}", first.at.line);
+            if other.module == first.module { format!("line {}", other.at.line) } else { "in another file".to_owned() };
+        let message = format!("conflicting rules {name} found, at line {} and {place}", first.at.line);
         let help = "all rules with one name must be of one kind: values, elements of a set, entries of an object, or functions with the same number of parameters";
-        return refuse(&own, message.replace("in line", "line"), help);
+        return refuse(&own, message, help);
     }
     let defaults: Vec<&ResolvedRule> = own.iter().filter(|rule| rule.default).copied().collect();
     if let [first, _, ..] = defaults.as_slice() {
