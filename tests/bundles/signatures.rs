@@ -70,30 +70,42 @@ fn bundles_signed_by_opa_are_verified_as_by_opa() {
 }
 
 #[test]
-fn each_kind_of_key_verifies_what_it_signs() {
+fn each_kind_of_key_verifies_what_it_signs_and_nothing_else() {
     if !require_tool(Tool::Opa) {
         return;
     }
     let directory = tempfile::tempdir().unwrap();
     let at = directory.path();
     write(at, &[("source/own.rego", &policy("signed"))]);
-    let made = keys(at, "rsa", &["-algorithm", "RSA", "-pkeyopt", "rsa_keygen_bits:2048"])
-        && keys(at, "p256", &["-algorithm", "EC", "-pkeyopt", "ec_paramgen_curve:P-256"])
-        && keys(at, "p384", &["-algorithm", "EC", "-pkeyopt", "ec_paramgen_curve:P-384"]);
-    if !made {
+    let kinds = [
+        ("rsa", &["-algorithm", "RSA", "-pkeyopt", "rsa_keygen_bits:2048"][..]),
+        ("p256", &["-algorithm", "EC", "-pkeyopt", "ec_paramgen_curve:P-256"]),
+        ("p384", &["-algorithm", "EC", "-pkeyopt", "ec_paramgen_curve:P-384"]),
+        ("ed25519", &["-algorithm", "ED25519"]),
+    ];
+    if !kinds.iter().all(|(name, of)| keys(at, name, of) && keys(at, &format!("another-{name}"), of)) {
         assert!(std::env::var_os("CI").is_none(), "no openssl");
         return;
     }
-    for (algorithm, key) in
-        [("RS256", "rsa"), ("RS384", "rsa"), ("PS256", "rsa"), ("PS512", "rsa"), ("ES256", "p256"), ("ES384", "p384")]
-    {
+    for (algorithm, key) in [
+        ("RS256", "rsa"),
+        ("RS384", "rsa"),
+        ("PS256", "rsa"),
+        ("PS512", "rsa"),
+        ("ES256", "p256"),
+        ("ES384", "p384"),
+        ("EdDSA", "ed25519"),
+    ] {
         let (private, public) = (format!("{key}.key"), format!("{key}.pub"));
         sign(at, algorithm, &["--signing-key", &private]);
         let checked = check(at, &[], "bundle.tar.gz", &["--verification-key", &public]);
         assert_eq!(checked.code, 1, "{algorithm}: {}", checked.err);
-        let other = if key == "rsa" { "p256.pub" } else { "rsa.pub" };
-        let refused = check(at, &[], "bundle.tar.gz", &["--verification-key", other]);
-        assert!(refused.code == 2 && refused.err.contains("is signed with"), "{algorithm}: {}", refused.err);
+        let same_kind = format!("another-{key}.pub");
+        let other_kind = if key == "rsa" { "p256.pub" } else { "rsa.pub" };
+        for (other, want) in [(&*same_kind, "is not signed by the given key"), (other_kind, "is signed with")] {
+            let refused = check(at, &[], "bundle.tar.gz", &["--verification-key", other]);
+            assert!(refused.code == 2 && refused.err.contains(want), "{algorithm}, {other}: {}", refused.err);
+        }
     }
     let private = check(at, &[], "bundle.tar.gz", &["--verification-key", "rsa.key"]);
     assert!(private.err.contains("give the PUBLIC KEY"), "{}", private.err);
@@ -102,20 +114,30 @@ fn each_kind_of_key_verifies_what_it_signs() {
     assert!(gone.code == 2 && gone.err.contains("bundle.tar.gz: no such file"), "{}", gone.err);
 }
 
-/// Signs with a private key, as `cosign sign --key` does.
+/// Signs with a private key, as `cosign sign --key` does: the SHA-256 digest, or with Ed25519 the message itself.
 pub(crate) fn signed(at: &Path, key: &str, message: &[u8]) -> String {
     fs::write(at.join("message"), message).unwrap();
-    let made = run("openssl", at, &[], &["dgst", "-sha256", "-sign", key, "-out", "signature", "message"]);
+    let made =
+        run("openssl", at, &[], &["pkeyutl", "-sign", "-rawin", "-inkey", key, "-in", "message", "-out", "signature"]);
     assert_eq!(made.code, 0, "{}", made.err);
     BASE64.encode(&fs::read(at.join("signature")).unwrap())
 }
 
 #[test]
 fn signatures_by_a_cosign_key_are_verified() {
+    verify_attached(&["-algorithm", "EC", "-pkeyopt", "ec_paramgen_curve:P-256"]);
+}
+
+#[test]
+fn signatures_by_cosign_with_an_ed25519_key_are_verified() {
+    verify_attached(&["-algorithm", "ED25519"]);
+}
+
+/// Checks an artifact with attached signatures by two keys, which `openssl` generates with these arguments.
+fn verify_attached(kind: &[&str]) {
     let directory = tempfile::tempdir().unwrap();
     let at = directory.path();
-    let curve = ["-algorithm", "EC", "-pkeyopt", "ec_paramgen_curve:P-256"];
-    if !keys(at, "own", &curve) || !keys(at, "other", &curve) {
+    if !keys(at, "own", kind) || !keys(at, "other", kind) {
         assert!(std::env::var_os("CI").is_none(), "no openssl");
         return;
     }
