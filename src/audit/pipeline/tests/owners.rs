@@ -10,14 +10,15 @@ deny contains sprintf("%v %v is marked", [input.kind, input.metadata.name]) if i
 deny_sidecar contains "has a sidecar" if input.metadata.labels.sidecar
 "#;
 
+/// A controller reference to an object in the namespace `n`.
+fn reference(kind_name: &str, name: &str) -> Value {
+    let (kind, uid) = (kind(kind_name), format!("{kind_name} n/{name}"));
+    json!({"apiVersion": kind.api_version(), "kind": kind_name, "name": name, "uid": uid, "controller": true})
+}
+
 /// A Deployment is played by an Ingress, its revision by a budget: the pipeline looks at no kind.
 fn owned(kind_name: &str, name: &str, version: u64, owner: Option<(&str, &str)>, labels: &Value) -> Object {
-    let reference = owner.map(|(kind_name, name)| {
-        let kind = kind(kind_name);
-        let uid = format!("{kind_name} n/{name}");
-        json!({"apiVersion": kind.api_version(), "kind": kind_name, "name": name, "uid": uid, "controller": true})
-    });
-    let owners: Vec<_> = reference.into_iter().collect();
+    let owners: Vec<_> = owner.map(|(kind_name, name)| reference(kind_name, name)).into_iter().collect();
     object(kind_name, "n", name, version, &json!({"metadata": {"labels": labels, "ownerReferences": owners}}))
 }
 
@@ -112,6 +113,17 @@ async fn an_adopted_object_is_its_owners_and_an_orphan_its_own() {
     live.seen(orphan(3)).await;
     until_shown(&live, &["web: Ingress web is marked +0", "a: Pod a is marked +0"]).await;
     assert_eq!(reported(&live), ["+ a: Pod a is marked", "+ web: Ingress web is marked"]);
+}
+
+#[tokio::test]
+async fn an_owner_in_another_namespace_covers_nothing() {
+    let live = Live::start(load(&[("marked.rego", MARKED)]), SETTINGS);
+    let beside = owned("Pod", "beside", 1, Some(("Ingress", "web")), &bad());
+    let metadata = json!({"labels": bad(), "ownerReferences": [reference("Ingress", "web")]});
+    let apart = object("Pod", "other", "apart", 1, &json!({"metadata": metadata}));
+    live.sync(vec![web(1, &bad()), beside, apart]).await;
+    until_shown(&live, &["web: Ingress web is marked +1", "apart: Pod apart is marked +0"]).await;
+    assert_eq!(reported(&live), ["+ apart: Pod apart is marked", "+ web: Ingress web is marked"]);
 }
 
 #[tokio::test]
