@@ -143,7 +143,7 @@ impl Publisher {
             evaluated: self.evaluated,
             complete: is_complete(objects, schedule, &summary),
             summary,
-            coverage: objects.coverage(results.are_withheld()),
+            coverage: objects.coverage(|| results.are_withheld()),
             policies: Arc::clone(&schedule.policies.set),
             by_severity,
             by_policy,

@@ -3,6 +3,7 @@
 use std::{
     collections::BTreeMap,
     fs,
+    os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
     process::{Command, Output},
 };
@@ -139,6 +140,48 @@ fn check_annotates_summarizes_and_fails_as_kaudit_does() {
     ] {
         let ended = runner.check(&[&[("FILES", "manifests")], change].concat());
         assert_eq!(ended.status.code(), Some(code), "{change:?}: {}", text(&ended));
+        // What an earlier run left is not taken for a result of one that failed.
+        let left = [runner.repository.path().join("kaudit.sarif"), runner.file("kaudit-comment.md")];
+        assert_eq!(left.map(|file| file.exists()), [code != 2; 2], "{change:?}");
+    }
+}
+
+#[test]
+fn names_of_files_do_not_change_options() {
+    let runner = Runner::new();
+    assert!(runner.install(&[]).status.success());
+    write(runner.repository.path(), &[("manifests/pod.yaml", POD), ("KPS-B03", ""), ("KPS-other", "")]);
+    let inputs = [("FILES", "manifests"), ("ARGUMENTS", "--skip-rule KPS-* --min-severity critical")];
+    let ended = runner.check(&inputs);
+    assert_eq!(ended.status.code(), Some(0), "{}", text(&ended));
+}
+
+/// `gh` is a script that prints the id of an earlier comment and notes its arguments.
+#[test]
+fn a_comment_replaces_only_that_of_an_earlier_run() {
+    let runner = Runner::new();
+    fs::create_dir_all(runner.file("kaudit")).unwrap();
+    let variables = [("NUMBER", "7"), ("GITHUB_REPOSITORY", "shop/web"), ("GH_TOKEN", "t")];
+    for (earlier, wanted) in [
+        ("", "api --method POST repos/shop/web/issues/7/comments --field body=@"),
+        ("42", "api --method PATCH repos/shop/web/issues/comments/42 --field body=@"),
+    ] {
+        let called = runner.file("called");
+        let gh = format!("#!/bin/sh\necho \"$*\" >> {called:?}\n[ \"$2\" != --paginate ] || echo {earlier}\n");
+        fs::write(runner.file("kaudit/gh"), gh).unwrap();
+        fs::set_permissions(runner.file("kaudit/gh"), fs::Permissions::from_mode(0o755)).unwrap();
+        fs::write(runner.file("kaudit-comment.md"), "<!-- kaudit -->\n### kaudit\n").unwrap();
+        fs::write(&called, "").unwrap();
+        let ended = runner.run("comment", &variables);
+        assert!(ended.status.success(), "{}", text(&ended));
+        let calls = runner.read("called");
+        assert!(calls.contains("startswith(\"<!-- kaudit -->\")"), "{calls}");
+        assert!(calls.lines().last().unwrap().starts_with(wanted), "{calls}");
+        // Without a comment, nothing is asked.
+        fs::remove_file(runner.file("kaudit-comment.md")).unwrap();
+        fs::write(&called, "").unwrap();
+        assert!(runner.run("comment", &variables).status.success());
+        assert_eq!(runner.read("called"), "");
     }
 }
 

@@ -55,7 +55,7 @@ impl Pipeline {
             scope: None,
             complete: objects.gate.is_open() && is_complete(objects, &self.schedule, &summary),
             summary,
-            coverage: objects.coverage(self.results.are_withheld()),
+            coverage: objects.coverage(|| self.results.are_withheld()),
             policies,
             bundles: set.bundles.clone(),
             refused: set.refused().cloned().collect(),

@@ -13,18 +13,18 @@ use crate::{
 };
 
 impl WatchedObjects {
-    /// Returns what is covered of each kind. `are_withheld` is whether violations wait for exceptions to be read, which are
-    /// otherwise not needed.
-    pub(in crate::audit) fn coverage(&self, are_withheld: bool) -> Vec<Coverage> {
+    /// Returns what is covered of each kind. `are_withheld` returns whether violations wait for exceptions to be read,
+    /// which are otherwise not needed; it is called only if they cannot be read.
+    pub(in crate::audit) fn coverage(&self, are_withheld: impl Fn() -> bool) -> Vec<Coverage> {
         let inactive = |scope: &_| if self.settings.judge_inactive { 0 } else { self.cache.inactive(scope) };
         let mut all = self.gate.coverage(|scope| (self.cache.len(scope), inactive(scope)));
-        let is_needed = |kind: &Kind| self.needs(kind) || (are_withheld && is_exception(kind));
-        for scope in self.gate.scopes().filter(|scope| !is_needed(&scope.kind)) {
+        for scope in self.gate.scopes().filter(|scope| !self.needs(&scope.kind)) {
             let kind = &scope.kind;
             let is_forbidden = |one: &&mut Coverage| {
                 one.state == State::Forbidden && one.group == kind.group && one.resource == kind.plural
             };
-            if let Some(unneeded) = all.iter_mut().find(is_forbidden) {
+            let is_needed = || is_exception(kind) && are_withheld();
+            if let Some(unneeded) = all.iter_mut().find(is_forbidden).filter(|_| !is_needed()) {
                 unneeded.state = State::Excluded;
                 unneeded.message = format!("{UNNEEDED}{}", unneeded.message);
             }

@@ -7,7 +7,7 @@ use crate::rego::{
     Problem,
     analysis::{
         check::Checked,
-        references::{Node, Path, push_key},
+        references::{DefinitionForm, Node, Path, push_key},
     },
 };
 
@@ -70,8 +70,11 @@ impl DefinedPaths<'_> {
         let reachable = graph.reachable(entries.iter().map(Vec::as_slice));
         let evaluated: Vec<&Node> = reachable.into_iter().flat_map(|path| graph.at(path)).collect();
         let replaced: Vec<&Path> = evaluated.iter().flat_map(|node| &node.replaces).collect();
+        // Its default is the value where the data is missing.
+        let has_default = |node: &Node| graph.at(&node.path).any(|other| other.form == DefinitionForm::Default);
         let is_undefined = |node: &Node, path: &Path| {
             !path.is_empty()
+                && !has_default(node)
                 && !self.contain(path)
                 && !self.lead_to(path)
                 && !node.calls.iter().any(|call| call.rule.as_ref() == Some(path))
@@ -88,7 +91,7 @@ impl DefinedPaths<'_> {
                     for key in path {
                         push_key(&mut reference, key);
                     }
-                    let message = format!("{name} uses {reference}, but no file defines it");
+                    let message = format!("{name} uses {reference}, but no file that is visible here defines it");
                     let problem = Problem::warning(&file.shown, message).at(&file.text, node.line, node.column);
                     problems.push(problem.help(HELP));
                 }

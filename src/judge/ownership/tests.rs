@@ -223,7 +223,7 @@ fn config_maps_in_one_namespace_see_each_other() {
     let set = load(&[user, library]);
     assert_eq!(results(&set).len(), 3, "{:?}", set.problems);
     let messages: Vec<&str> = set.problems.iter().map(|problem| problem.message.as_str()).collect();
-    assert_eq!(messages, ["deny uses data.allowed.pods, but no file defines it"]);
+    assert_eq!(messages, ["deny uses data.allowed.pods, but no file that is visible here defines it"]);
 }
 
 #[test]
