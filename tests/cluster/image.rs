@@ -72,7 +72,13 @@ impl Image {
         command.args(if is_root { &["-i"][..] } else { &["--non-interactive", "env", "-i"] });
         command.args(["PATH=/usr/sbin:/usr/bin:/sbin:/bin", "KUBECONFIG=/kubeconfig", "NO_COLOR=1"]);
         let user = format!("--userspec={}:{}", id("runAsUser"), id("runAsGroup"));
-        command.args(["setpriv", "--no-new-privs", "--bounding-set=-all", "--inh-caps=-all"]);
+        // These three are needed to enter the image, and are lost with the change of the user.
+        command.args([
+            "setpriv",
+            "--no-new-privs",
+            "--bounding-set=-all,+sys_chroot,+setuid,+setgid",
+            "--inh-caps=-all",
+        ]);
         command.args(["chroot", &user, "--groups="]).arg(self.root());
         command.args(self.config["Entrypoint"].as_array().unwrap().iter().map(|word| word.as_str().unwrap()));
         command

@@ -246,7 +246,7 @@ fn refused_of(kind: SourceKind, files: &[(&str, &[u8])]) -> Vec<String> {
 fn what_a_source_may_hold_is_bounded_before_it_is_parsed() {
     let values = format!("{{\"x\": [{}0]}}", "[],".repeat(200_000));
     // With fewer values of its own, the file would be refused as too many aliases in itself.
-    let aliases = format!("x: &a [{}]\ny: [{}]\nz: [{}]\n", "0, ".repeat(400), "*a, ".repeat(400), "0, ".repeat(2_000));
+    let aliases = format!("z: [{}]\nx: &a [{}]\ny: [{}]\n", "0, ".repeat(2_000), "0, ".repeat(400), "*a, ".repeat(400));
     let tokens = format!("package large\n\nx := [{}0]\n", "[],[],\n".repeat(70_000));
     let lines = format!("package large\n{}", "\n".repeat(900_000));
     let constraint = format!(

@@ -205,14 +205,8 @@ impl Appearances {
         if !is_own {
             return;
         }
-        let texts = match lifecycle {
-            Lifecycle::Appeared => {
-                legacy_note::add_message(&mut annotations, event.note);
-                annotations::kept_bytes(&annotations)
-            }
-            Lifecycle::Resolved | Lifecycle::Happened => 0,
-        };
-        if !self.has_room(&object, texts) {
+        legacy_note::add_message(&mut annotations, event.note);
+        if !self.has_room(&object, annotations::kept_bytes(&annotations)) {
             return;
         }
         let subject = subject(id, &object);
