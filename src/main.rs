@@ -1,6 +1,6 @@
 //! The binary: parses the command line, runs the command and returns its exit code.
 
-use std::{ffi::OsString, io::Write, process::ExitCode};
+use std::{ffi::OsString, io::Write, panic, process::ExitCode};
 
 use kaudit::{
     cli::{config, plugin},
@@ -28,6 +28,14 @@ fn main() -> ExitCode {
             return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(ERROR_CODE));
         }
     };
+    // The YAML parser panics at some mistakes, which are caught and reported with their document.
+    let report = panic::take_hook();
+    panic::set_hook(Box::new(move |panic| {
+        let is_parser = |place: &panic::Location<'_>| place.file().contains("libyaml-safer");
+        if !panic.location().is_some_and(is_parser) {
+            report(panic);
+        }
+    }));
     match commands::run(subcommand) {
         Ok(code) => ExitCode::from(code),
         Err(error) => {

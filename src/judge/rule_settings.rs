@@ -60,8 +60,6 @@ impl<'de> Deserialize<'de> for RuleChange {
         #[derive(Deserialize)]
         #[serde(deny_unknown_fields)]
         struct RuleChangeFields {
-            // As a key, too, `off` is the boolean false in YAML 1.1.
-            #[serde(alias = "false")]
             off: Option<bool>,
             severity: Option<String>,
             namespaces: Option<Vec<String>>,
@@ -120,7 +118,7 @@ impl RuleSettings {
     /// # Errors
     /// Returns the error in the text.
     pub fn parse(text: &str) -> Result<Self, String> {
-        let entries = yaml::single(text, YamlDialect::Kubectl).and_then(|settings| settings.deserialize());
+        let entries = yaml::single(text, YamlDialect::Settings).and_then(|settings| settings.deserialize());
         let entries: BTreeMap<String, RuleChange> = entries.map_err(|error| error.why)?;
         let entries = entries.into_iter().map(|(pattern, change)| (RulePattern::new(&pattern), change));
         let mut entries: Vec<_> = entries.collect();
@@ -338,8 +336,16 @@ mod tests {
         settings.extend(RuleSettings::parse("{'images/deny_latest_tag': {off: false, severity: high}}").unwrap());
         let change = of(&settings, "IMG-01");
         assert_eq!((change.off, change.severity), (Some(false), Some(Severity::High)));
+        // Keys that look like numbers or booleans are names.
+        let settings = RuleSettings::parse("{1.10: off, y: off}").unwrap();
+        let off = |id: &str| settings.of("p", "deny", &metadata(id)).off;
+        assert_eq!(["1.10", "1.1", "y", "true"].map(off), [Some(true), None, Some(true), None]);
+        for nothing in ["", "~", "# none"] {
+            assert_eq!(RuleSettings::parse(nothing), Ok(RuleSettings::default()), "{nothing}");
+        }
         for (text, part) in [
             ("{a: on}", "expected off"),
+            ("{a: {on: true}}", "unknown field `on`, expected one of `off`, `severity`, `namespaces`"),
             ("{a: {severity: bad}}", "unknown severity \"bad\""),
             ("{a: {sevrity: low}}", "unknown field `sevrity`"),
             ("[a]", "mapping"),

@@ -40,7 +40,7 @@ impl ConfigFile {
     }
 
     pub(super) fn parse(path: &Path, text: &str) -> Result<Self, String> {
-        let root = yaml::single(text, YamlDialect::Kubectl).and_then(|root| match root.content {
+        let root = yaml::single(text, YamlDialect::Settings).and_then(|root| match root.content {
             YamlContent::Map(settings) => Ok(settings),
             YamlContent::Null => Ok(Vec::new()),
             _ => Err(root.error("expected a mapping of settings, such as fail-on: warn")),
@@ -175,7 +175,7 @@ fn values(arg: &Arg, value: &YamlNode) -> Result<Vec<Option<String>>, String> {
 fn scalar(value: &YamlNode) -> Result<String, String> {
     match &value.content {
         YamlContent::Text(text) => Ok(text.clone()),
-        YamlContent::Number(number) => Ok(number.to_string()),
+        YamlContent::Number(number) => Ok(value.written.as_deref().map_or_else(|| number.to_string(), str::to_owned)),
         _ => Err(format!("expected a string or a number, found {}", value.found())),
     }
 }

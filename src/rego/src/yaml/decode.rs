@@ -164,7 +164,7 @@ impl Decoder<'_> {
         let pairs: Vec<_> = match self.dialect {
             YamlDialect::Kubectl => pairs.iter().collect(),
             // Own keys replace merged ones, and earlier merges later ones.
-            YamlDialect::Opa => {
+            YamlDialect::Opa | YamlDialect::Settings => {
                 let (merged, own): (Vec<_>, Vec<_>) = pairs.iter().partition(is_merge);
                 merged.into_iter().rev().chain(own).collect()
             }
@@ -191,6 +191,7 @@ impl Decoder<'_> {
         self.count(id)?;
         let refused = || YamlError::new(nodes[id].at, "a key must be a string, number or boolean");
         match &nodes[id].content {
+            NodeContent::Scalar { text, .. } if self.dialect == YamlDialect::Settings => Ok(text.clone()),
             NodeContent::Scalar { .. } => self.scalar(&nodes[id])?.into_key().ok_or_else(refused),
             NodeContent::Alias(meant) => self.follow(id, |decoder| decoder.key(*meant)),
             NodeContent::Sequence(_) | NodeContent::Mapping(_) => Err(refused()),

@@ -17,6 +17,8 @@ pub enum YamlDialect {
     Kubectl,
     /// OPA's package on go-yaml v3: these are strings, and a mapping's own keys replace merged ones.
     Opa,
+    /// kaudit's own settings: the booleans of kubectl, but keys are strings as they are written, and replace merged ones.
+    Settings,
 }
 
 /// The value of a scalar.
@@ -64,7 +66,7 @@ impl<'t> YamlScalar<'t> {
 
     /// Reads a scalar without tag and quotes.
     pub fn plain(text: &'t str, dialect: YamlDialect) -> Self {
-        let is_v2 = dialect == YamlDialect::Kubectl;
+        let is_v2 = dialect != YamlDialect::Opa;
         match text {
             "" | "~" | "null" | "Null" | "NULL" => Self::Null,
             "true" | "True" | "TRUE" => Self::Bool(true),

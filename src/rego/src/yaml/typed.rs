@@ -68,8 +68,14 @@ impl<'de> Deserializer<'de> for &'de YamlNode {
         // A list could be the fields of a struct.
         match self.content {
             YamlContent::Map(_) => self.deserialize_any(visitor),
+            // A key without a value, below which everything is a comment.
+            YamlContent::Null => visitor.visit_map(FieldAccess::of(self)),
             _ => Err(self.error("expected a mapping")),
         }
+    }
+
+    fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, YamlError> {
+        if self.is_null() { visitor.visit_seq(ItemAccess([].iter())) } else { self.deserialize_any(visitor) }
     }
 
     fn deserialize_struct<V: Visitor<'de>>(
@@ -98,7 +104,7 @@ impl<'de> Deserializer<'de> for &'de YamlNode {
     }
 
     forward_to_deserialize_any! {
-        bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char bytes byte_buf unit unit_struct seq tuple tuple_struct
+        bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char bytes byte_buf unit unit_struct tuple tuple_struct
         identifier ignored_any
     }
 }
