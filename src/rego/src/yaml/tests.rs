@@ -163,13 +163,15 @@ fn documents_are_deserialized_and_unquoted_strings_stay_as_they_are_written() {
     let read: Vec<Typed> = from_multiple(text).unwrap();
     assert_eq!(read, [typed("1.10", None, vec![]), typed("true", Some(16), vec![Mode::Fast, Mode::Slow { by: 2.0 }])]);
     assert_eq!(from_str::<Option<Typed>>("# nothing\n"), Ok(None));
+    // Everything below the key is a comment.
+    assert_eq!(from_str::<Typed>("name: a\nmodes:\n# - fast\n"), Ok(typed("a", None, vec![])));
     assert_eq!(from_str::<Value>("a: [1, -2.5, ~]").unwrap(), json!({"a": [1, -2.5, null]}));
 }
 
 #[test]
 fn values_of_another_type_are_refused_with_their_position_and_never_shown() {
     for (text, at, why) in [
-        ("", (1, 1), "expected a mapping"),
+        ("", (1, 1), "missing field `name`"),
         ("- hidden\n", (1, 1), "expected a mapping"),
         ("name: [hidden]\n", (1, 7), "expected a string"),
         ("name: a\ncount: hidden\n", (2, 8), "expected u8"),
