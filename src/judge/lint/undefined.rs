@@ -74,12 +74,12 @@ impl DefinedPaths<'_> {
         let has_default = |node: &Node| graph.at(&node.path).any(|other| other.form == DefinitionForm::Default);
         let is_undefined = |node: &Node, path: &Path| {
             !path.is_empty()
-                && !has_default(node)
                 && !self.contain(path)
                 && !self.lead_to(path)
                 && !node.calls.iter().any(|call| call.rule.as_ref() == Some(path))
                 && !imports.iter().any(|(module, import)| *module == node.module && path.starts_with(import))
                 && !replaced.iter().any(|other| path.starts_with(other) || other.starts_with(path))
+                && !has_default(node)
         };
         let (mut reported, mut problems) = (BTreeSet::new(), Vec::new());
         for node in &evaluated {

@@ -145,8 +145,8 @@ fn text(text: &str) -> u64 {
 struct HashFold;
 
 impl JsonFold for HashFold {
-    type Output = u64;
-    type Key = u64;
+    type FoldedValue = u64;
+    type FoldedName = u64;
 
     fn scalar(self, scalar: JsonScalar<'_>) -> u64 {
         match scalar {

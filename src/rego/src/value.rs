@@ -153,8 +153,8 @@ pub fn visit(value: &Value, mut visit: impl FnMut(&Value, usize) -> bool) -> boo
 struct ValueFold<'n>(&'n Cell<bool>);
 
 impl JsonFold for ValueFold<'_> {
-    type Output = Value;
-    type Key = Value;
+    type FoldedValue = Value;
+    type FoldedName = Value;
 
     fn scalar(self, scalar: JsonScalar<'_>) -> Value {
         match scalar {

@@ -30,24 +30,27 @@ impl PartSelection for All {
     }
 }
 
-/// What values become.
+/// Turns JSON into something else, from the innermost values outwards.
 pub trait JsonFold: Copy {
-    /// What a value becomes.
-    type Output;
-    /// What a key becomes.
-    type Key;
+    /// The result for a value.
+    type FoldedValue;
+    /// The result for the name of a field.
+    type FoldedName;
 
     /// Folds a value without parts.
-    fn scalar(self, scalar: JsonScalar<'_>) -> Self::Output;
+    fn scalar(self, scalar: JsonScalar<'_>) -> Self::FoldedValue;
     /// Folds a key.
-    fn key(self, key: &str) -> Self::Key;
+    fn key(self, key: &str) -> Self::FoldedName;
     /// Folds an array.
-    fn array<E: Error>(self, elements: impl Iterator<Item = Result<Self::Output, E>>) -> Result<Self::Output, E>;
+    fn array<E: Error>(
+        self,
+        elements: impl Iterator<Item = Result<Self::FoldedValue, E>>,
+    ) -> Result<Self::FoldedValue, E>;
     /// Folds an object, whose fields are in the order of the text.
     fn object<E: Error>(
         self,
-        fields: impl Iterator<Item = Result<(Self::Key, Self::Output), E>>,
-    ) -> Result<Self::Output, E>;
+        fields: impl Iterator<Item = Result<(Self::FoldedName, Self::FoldedValue), E>>,
+    ) -> Result<Self::FoldedValue, E>;
 }
 
 /// A JSON value without parts.
@@ -72,7 +75,11 @@ pub enum JsonScalar<'t> {
 /// # Errors
 /// Those of the fold, and if the text is invalid, nested deeper than 127 levels, or has numbers beyond 64-bit floats,
 /// even in parts that are not selected.
-pub fn fold<S: PartSelection, F: JsonFold>(json: &[u8], selection: S, fold: F) -> Result<F::Output, serde_json::Error> {
+pub fn fold<S: PartSelection, F: JsonFold>(
+    json: &[u8],
+    selection: S,
+    fold: F,
+) -> Result<F::FoldedValue, serde_json::Error> {
     let mut reader = serde_json::Deserializer::from_slice(json);
     let folded = Folded(selection, fold).deserialize(&mut reader)?;
     reader.end()?;
@@ -83,45 +90,45 @@ pub fn fold<S: PartSelection, F: JsonFold>(json: &[u8], selection: S, fold: F) -
 pub(super) struct Folded<S, F>(pub(super) S, pub(super) F);
 
 impl<'de, S: PartSelection, F: JsonFold> DeserializeSeed<'de> for Folded<S, F> {
-    type Value = F::Output;
+    type Value = F::FoldedValue;
 
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<F::Output, D::Error> {
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<F::FoldedValue, D::Error> {
         deserializer.deserialize_any(self)
     }
 }
 
 impl<'de, S: PartSelection, F: JsonFold> Visitor<'de> for Folded<S, F> {
-    type Value = F::Output;
+    type Value = F::FoldedValue;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("JSON")
     }
 
-    fn visit_unit<E: Error>(self) -> Result<F::Output, E> {
+    fn visit_unit<E: Error>(self) -> Result<F::FoldedValue, E> {
         Ok(self.1.scalar(JsonScalar::Null))
     }
 
-    fn visit_bool<E: Error>(self, value: bool) -> Result<F::Output, E> {
+    fn visit_bool<E: Error>(self, value: bool) -> Result<F::FoldedValue, E> {
         Ok(self.1.scalar(JsonScalar::Bool(value)))
     }
 
-    fn visit_u64<E: Error>(self, value: u64) -> Result<F::Output, E> {
+    fn visit_u64<E: Error>(self, value: u64) -> Result<F::FoldedValue, E> {
         Ok(self.1.scalar(JsonScalar::Unsigned(value)))
     }
 
-    fn visit_i64<E: Error>(self, value: i64) -> Result<F::Output, E> {
+    fn visit_i64<E: Error>(self, value: i64) -> Result<F::FoldedValue, E> {
         Ok(self.1.scalar(JsonScalar::Signed(value)))
     }
 
-    fn visit_f64<E: Error>(self, value: f64) -> Result<F::Output, E> {
+    fn visit_f64<E: Error>(self, value: f64) -> Result<F::FoldedValue, E> {
         Ok(self.1.scalar(JsonScalar::Float(value)))
     }
 
-    fn visit_str<E: Error>(self, value: &str) -> Result<F::Output, E> {
+    fn visit_str<E: Error>(self, value: &str) -> Result<F::FoldedValue, E> {
         Ok(self.1.scalar(JsonScalar::Text(value)))
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<F::Output, A::Error> {
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<F::FoldedValue, A::Error> {
         let Self(selection, fold) = self;
         if let Some(element) = selection.of_elements() {
             return fold.array(iter::from_fn(|| items.next_element_seed(Self(element, fold)).transpose()));
@@ -131,7 +138,7 @@ impl<'de, S: PartSelection, F: JsonFold> Visitor<'de> for Folded<S, F> {
         fold.array(iter::empty())
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<F::Output, A::Error> {
+    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<F::FoldedValue, A::Error> {
         let Self(selection, fold) = self;
         let mut field = || loop {
             match entries.next_key_seed(FoldedKey(selection, fold))? {
@@ -150,7 +157,7 @@ impl<'de, S: PartSelection, F: JsonFold> Visitor<'de> for Folded<S, F> {
 struct FoldedKey<S, F>(S, F);
 
 impl<'de, S: PartSelection, F: JsonFold> DeserializeSeed<'de> for FoldedKey<S, F> {
-    type Value = Option<(F::Key, S)>;
+    type Value = Option<(F::FoldedName, S)>;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
         deserializer.deserialize_str(self)
@@ -158,7 +165,7 @@ impl<'de, S: PartSelection, F: JsonFold> DeserializeSeed<'de> for FoldedKey<S, F
 }
 
 impl<S: PartSelection, F: JsonFold> Visitor<'_> for FoldedKey<S, F> {
-    type Value = Option<(F::Key, S)>;
+    type Value = Option<(F::FoldedName, S)>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a key")
@@ -174,8 +181,8 @@ impl<S: PartSelection, F: JsonFold> Visitor<'_> for FoldedKey<S, F> {
 struct SkipFold;
 
 impl JsonFold for SkipFold {
-    type Output = ();
-    type Key = ();
+    type FoldedValue = ();
+    type FoldedName = ();
 
     fn scalar(self, _: JsonScalar<'_>) {}
 
