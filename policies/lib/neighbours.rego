@@ -1,19 +1,28 @@
 # METADATA
 # title: Objects beside the input
 # description: |
-#   Finds objects that a rule looks up. A rule that uses these functions declares `custom.lookups: optional`: where the
-#   objects cannot be read, it is evaluated as if there were none.
+#   Finds objects that a rule looks up. Name versions and kinds with string literals: kaudit reads from them which kinds a rule
+#   needs. A rule whose results such objects only refine declares `custom.lookups: optional`: where they cannot be read, it is
+#   evaluated as if there were none. A rule that reports what is missing declares `custom.lookups: complete`.
 package lib.neighbours
 
 # METADATA
 # description: |
 #   The objects of a kind in the namespace of the input, by name; undefined if there are none. In manifests, the namespace
 #   may be left out: then it is left out in those of its neighbours, too.
-in_namespace(version, kind) := data.inventory.namespace[input.metadata.namespace][version][kind] if {
+in_namespace(version, kind) := of_namespace(input.metadata.namespace, version, kind) if {
 	input.metadata.namespace
-} else := data.inventory.cluster[version][kind] if {
+} else := of_namespace("", version, kind) if {
 	not input.metadata.namespace
 }
+
+# METADATA
+# description: |
+#   The objects of a kind in a namespace, by name; undefined if there are none. The empty string means manifests without a
+#   namespace.
+of_namespace("", version, kind) := data.inventory.cluster[version][kind]
+
+of_namespace(namespace, version, kind) := data.inventory.namespace[namespace][version][kind] if namespace != ""
 
 # METADATA
 # description: |
