@@ -16,7 +16,7 @@ package service_accounts
 #   lookups: optional
 warn_default_token contains result if {
 	spec := data.lib.workload.spec
-	account(spec) == "default"
+	data.lib.workload.service_account.name == "default"
 	not spec.automountServiceAccountToken == false
 	not is_disabled_by_account(spec)
 
@@ -27,15 +27,6 @@ warn_default_token contains result if {
 		"pod holds a token of the default ServiceAccount: set automountServiceAccountToken: false, or serviceAccountName to an account of its own",
 	)
 }
-
-# `serviceAccount` is the field's old name, still served beside the new one.
-account(spec) := name if {
-	name := spec.serviceAccountName
-	not name in {null, ""}
-} else := name if {
-	name := spec.serviceAccount
-	not name in {null, ""}
-} else := "default"
 
 # The account's setting applies to new pods that have none of their own. A Pod keeps the token it was created with.
 is_disabled_by_account(spec) if {
