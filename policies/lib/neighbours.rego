@@ -32,3 +32,15 @@ in_cluster(version, kind, name) := own | placed if {
 	own := {found | found := data.inventory.cluster[version][kind][name]}
 	placed := {found | found := data.inventory.namespace[_][version][kind][name]}
 }
+
+# METADATA
+# description: Whether the namespace of the input has an object of a kind with this name.
+is_beside(version, kind, name) if in_namespace(version, kind)[name]
+
+# METADATA
+# description: Whether there is an object of a cluster-scoped kind with this name.
+is_in_cluster(version, kind, name) if {
+	data.inventory.cluster[version][kind][name]
+} else if {
+	data.inventory.namespace[_][version][kind][name]
+}

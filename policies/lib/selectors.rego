@@ -30,6 +30,14 @@ matches_map(selector, labels) if {
 # description: The labels in an object's metadata; empty if it has none.
 labels(metadata) := given(metadata, "labels", {})
 
+# METADATA
+# description: A map of labels as text for a message, cut off after 50 characters.
+text(map) := shortened(concat(",", [sprintf("%v=%v", [key, value]) | some key, value in map]))
+
+shortened(words) := words if count(words) <= 50
+
+shortened(words) := concat("", [substring(words, 0, 49), "…"]) if count(words) > 50
+
 meets(requirement, labels) if {
 	requirement.operator == "In"
 	has_value(labels, requirement)

@@ -52,3 +52,10 @@ test_labels if {
 	selectors.labels({"labels": null}) == {}
 	selectors.labels({}) == {}
 }
+
+test_text if {
+	selectors.text({"tier": "front", "app": "web"}) == "app=web,tier=front"
+	exact := "a234567890123456789012345678901234567890123456789"
+	selectors.text({exact: ""}) == sprintf("%s=", [exact])
+	selectors.text({exact: "b"}) == sprintf("%s…", [exact])
+}
