@@ -36,25 +36,21 @@ warn_missing_requests contains result if {
 	some container in sized_containers
 	missing := [resource |
 		some resource in ["cpu", "memory"]
-		not is_requested(container.spec, resource)
-		not is_requested(data.lib.workload.spec, resource)
+		not data.lib.requests.is_requested(container.spec, resource)
+		not data.lib.requests.is_requested(data.lib.workload.spec, resource)
 	]
 	count(missing) > 0
-	result := request_flaw(container, missing, [resource | some resource in missing; not resource in default_requests])
+	result := request_flaw(container, missing, [resource | some resource in missing; not resource in data.lib.requests.default_requests])
 }
 
 # Null means unset.
 is_limited(spec) if spec.resources.limits.memory != null
 
-is_requested(spec, resource) if spec.resources.requests[resource] != null
-
-is_requested(spec, resource) if spec.resources.limits[resource] != null
-
 memory_flaw(container) := data.lib.workload.flaw(
 	container, "resources.limits.memory", null,
 	"has no memory limit: set resources.limits.memory",
 ) if {
-	not "memory" in default_limits
+	not "memory" in data.lib.requests.default_limits
 }
 
 memory_flaw(container) := object.union(
@@ -64,7 +60,7 @@ memory_flaw(container) := object.union(
 	),
 	{"severity": "info"},
 ) if {
-	"memory" in default_limits
+	"memory" in data.lib.requests.default_limits
 }
 
 # `lacking` are those of the missing requests that no LimitRange sets either.
@@ -94,20 +90,4 @@ is_sized(container) if container.list == "containers"
 is_sized(container) if {
 	container.list == "initContainers"
 	container.spec.restartPolicy == "Always"
-}
-
-# The API server completes a LimitRange in the same way: a maximum serves as the default, and a limit as the request.
-default_limits := resources_in({"default", "max"})
-
-default_requests := resources_in({"default", "defaultRequest", "max", "min"})
-
-resources_in(fields) := {resource |
-	# A Pod has the values since its creation, or does not get them any more.
-	input.kind != "Pod"
-	some limit_range in data.lib.neighbours.in_namespace("v1", "LimitRange")
-	some limit in limit_range.spec.limits
-	limit.type == "Container"
-	some field in fields
-	some resource, value in limit[field]
-	value != null
 }

@@ -1,0 +1,30 @@
+# METADATA
+# title: Requests and limits
+# description: |
+#   What a container or a pod requests, and what a LimitRange in the namespace of the input sets for the containers of a workload.
+package lib.requests
+
+# METADATA
+# description: Whether a container or pod has a request for a resource. A limit serves as the request; null means unset.
+is_requested(spec, resource) if spec.resources.requests[resource] != null
+
+is_requested(spec, resource) if spec.resources.limits[resource] != null
+
+# METADATA
+# description: |
+#   The resources for which a LimitRange sets a limit, or a request. The API server completes a LimitRange in the same way: a
+#   maximum serves as the default, and a limit as the request.
+default_limits := resources_in({"default", "max"})
+
+default_requests := resources_in({"default", "defaultRequest", "max", "min"})
+
+resources_in(fields) := {resource |
+	# A Pod has the values since its creation, or does not get them any more.
+	input.kind != "Pod"
+	some limit_range in data.lib.neighbours.in_namespace("v1", "LimitRange")
+	some limit in limit_range.spec.limits
+	limit.type == "Container"
+	some field in fields
+	some resource, value in limit[field]
+	value != null
+}
