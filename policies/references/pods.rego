@@ -107,7 +107,7 @@ deny_missing_claim contains result if {
 	some i, volume in data.lib.workload.spec.volumes
 	name := volume.persistentVolumeClaim.claimName
 	is_name(name)
-	not volume.name in {template.metadata.name | some template in input.spec.volumeClaimTemplates}
+	not data.lib.workload.name(volume) in {template.metadata.name | some template in input.spec.volumeClaimTemplates}
 	not data.lib.neighbours.is_beside("v1", "PersistentVolumeClaim", name)
 	result := data.lib.workload.pod_flaw(
 		sprintf("volumes[%d].persistentVolumeClaim.claimName", [i]), name,

@@ -102,4 +102,4 @@ measures contains {"resource": source.name, "container": source.container, "fiel
 	source.target.type == "Utilization"
 }
 
-is_measured(container, measure) if measure.container in {null, container.name}
+is_measured(container, measure) if measure.container in {null, data.lib.workload.name(container)}
