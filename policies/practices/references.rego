@@ -112,7 +112,6 @@ services contains service if {
 }
 
 services contains service if {
-	not is_for_all
 	some namespace in namespaces
 	some service in data.lib.neighbours.of_namespace(namespace, "v1", "Service")
 }

@@ -141,6 +141,7 @@ test_manifests_without_namespace if {
 		count(unmatched(item, [])) == 1
 		beside := object.union(object.remove(labelled(target, "shop"), ["metadata"]), {"metadata": {"name": "web", "labels": {"app": "web"}}})
 		unmatched(item, [beside]) == set()
+		count(unmatched(monitor(kind, {"selector": web}), [beside])) == 1
 	}
 }
 

@@ -190,7 +190,7 @@ refused := {"no ReferenceGrant in namespace bank allows the backend Service \"ap
 
 test_grants if {
 	every version in ["v1", "v1beta1"] {
-		every to in [all_services, object.union(all_services, {"name": "api"}), object.union(all_services, {"name": null})] {
+		every to in [all_services, object.union(all_services, {"name": "api"}), object.union(all_services, {"name": ""}), object.union(all_services, {"name": null})] {
 			distant(to_bank, [bank_api, grant(version, from_shop, to)]) == set()
 		}
 	}
@@ -198,11 +198,13 @@ test_grants if {
 
 test_without_a_grant if {
 	distant(to_bank, [bank_api]) == refused
-	every wrong in [{"group": ""}, {"kind": "TCPRoute"}, {"namespace": "bank"}] {
-		distant(to_bank, [bank_api, grant("v1", object.union(from_shop, wrong), all_services)]) == refused
-	}
-	every wrong in [{"group": "example.com"}, {"kind": "Secret"}, {"name": "web"}] {
-		distant(to_bank, [bank_api, grant("v1", from_shop, object.union(all_services, wrong))]) == refused
+	every version in ["v1", "v1beta1"] {
+		every wrong in [{"group": ""}, {"kind": "TCPRoute"}, {"namespace": "bank"}] {
+			distant(to_bank, [bank_api, grant(version, object.union(from_shop, wrong), all_services)]) == refused
+		}
+		every wrong in [{"group": "example.com"}, {"kind": "Secret"}, {"name": "web"}] {
+			distant(to_bank, [bank_api, grant(version, from_shop, object.union(all_services, wrong))]) == refused
+		}
 	}
 	elsewhere := object.union(grant("v1", from_shop, all_services), {"metadata": {"namespace": "shop"}})
 	distant(to_bank, [bank_api, elsewhere]) == refused

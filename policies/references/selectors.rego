@@ -66,8 +66,7 @@ is_controlled if {
 # ReplicaSets are not compared with each other: those of Deployments are too many.
 others := [other |
 	some kind in ["DaemonSet", "Deployment", "StatefulSet"]
-	some name, other in workloads_of_kind(kind)
-	[kind, name] != [input.kind, input.metadata.name]
+	some other in workloads_of_kind(kind)
 ]
 
 workloads_of_kind("DaemonSet") := data.lib.neighbours.in_namespace("apps/v1", "DaemonSet")

@@ -31,7 +31,7 @@ workload(kind, name, selector, labels) := {
 	"spec": {"selector": {"matchLabels": selector}, "template": {"metadata": {"labels": labels}}},
 }
 
-equal(kind, name) := workload(kind, name, {"app": "web"}, {"app": "web"})
+selecting_web(kind, name) := workload(kind, name, {"app": "web"}, {"app": "web"})
 
 budget(name, selector) := {
 	"apiVersion": "policy/v1",
@@ -48,15 +48,15 @@ reported(objects) := {item.metadata.name |
 }
 
 test_equal_selectors if {
-	reported(["Deployment" == "a", "Deployment" == "b"]) == {"a"}
-	reported(["Deployment" == "a", "Deployment" == "b", "Deployment" == "c"]) == {"a", "b"}
-	reported(["StatefulSet" == "a", "Deployment" == "b"]) == {"b"}
-	reported(["StatefulSet" == "a", "DaemonSet" == "b"]) == {"b"}
-	reported(["StatefulSet" == "a", "StatefulSet" == "b"]) == {"a"}
+	reported([selecting_web("Deployment", "a"), selecting_web("Deployment", "b")]) == {"a"}
+	reported([selecting_web("Deployment", "a"), selecting_web("Deployment", "b"), selecting_web("Deployment", "c")]) == {"a", "b"}
+	reported([selecting_web("StatefulSet", "a"), selecting_web("Deployment", "b")]) == {"b"}
+	reported([selecting_web("StatefulSet", "a"), selecting_web("DaemonSet", "b")]) == {"b"}
+	reported([selecting_web("StatefulSet", "a"), selecting_web("StatefulSet", "b")]) == {"a"}
 
 	# Of the same name.
-	results := data.references.selectors.deny_overlapping_workloads with input as "DaemonSet" == "a"
-		with data.inventory as build.inventory(["DaemonSet" == "a", "Deployment" == "a"])
+	results := data.references.selectors.deny_overlapping_workloads with input as selecting_web("DaemonSet", "a")
+		with data.inventory as build.inventory([selecting_web("DaemonSet", "a"), selecting_web("Deployment", "a")])
 	results == {{
 		"msg": "selector also selects the pods of Deployment \"a\": give each workload a label of its own",
 		"details": {"field": "spec.selector", "value": {"matchLabels": {"app": "web"}}, "other": "Deployment/a"},
@@ -66,32 +66,33 @@ test_equal_selectors if {
 # The wider selector is the one to change.
 test_wider_selector if {
 	narrow := workload("Deployment", "a", {"app": "web", "track": "canary"}, {"app": "web", "track": "canary"})
-	reported([narrow, "Deployment" == "b"]) == {"b"}
-	reported(["Deployment" == "b", object.union(narrow, {"metadata": {"name": "z"}})]) == {"b"}
+	reported([narrow, selecting_web("Deployment", "b")]) == {"b"}
+	reported([selecting_web("Deployment", "b"), object.union(narrow, {"metadata": {"name": "z"}})]) == {"b"}
 }
 
 test_selectors_that_do_not_overlap if {
-	reported(["Deployment" == "a", workload("Deployment", "b", {"app": "api"}, {"app": "api"})]) == set()
-	reported(["Deployment" == "a"]) == set()
-	reported(["Deployment" == "a", object.union("Deployment" == "b", {"metadata": {"namespace": "bank"}})]) == set()
-	reported(["Deployment" == "a", object.union("Deployment" == "b", {"apiVersion": "example.com/v1"})]) == set()
-	reported(["Deployment" == "a", object.union("Deployment" == "b", {"kind": "Job"})]) == set()
+	reported([selecting_web("Deployment", "a"), workload("Deployment", "b", {"app": "api"}, {"app": "api"})]) == set()
+	reported([selecting_web("Deployment", "a")]) == set()
+	reported([selecting_web("Deployment", "a"), object.union(selecting_web("Deployment", "b"), {"metadata": {"namespace": "bank"}})]) == set()
+	reported([selecting_web("Deployment", "b"), object.union(selecting_web("Deployment", "a"), {"apiVersion": "example.com/v1"})]) == set()
+	reported([selecting_web("Deployment", "b"), selecting_web("ControllerRevision", "a")]) == set()
 	unset := {"spec": {"selector": null, "template": {"metadata": null}}}
-	reported([object.union("Deployment" == "a", unset), object.union("Deployment" == "b", unset)]) == set()
+	reported([object.union(selecting_web("Deployment", "a"), unset), object.union(selecting_web("Deployment", "b"), unset)]) == set()
 }
 
 owned(kind, name, controller) := object.union(
-	kind == name,
+	selecting_web(kind, name),
 	{"metadata": {"ownerReferences": [{"kind": "Web", "name": "web", "controller": controller}]}},
 )
 
 # Those of a Deployment are its own; they are many, so others are compared with other kinds only.
 test_replica_sets if {
-	reported(["Deployment" == "a", owned("ReplicaSet", "b", true)]) == set()
-	reported(["Deployment" == "a", owned("ReplicaSet", "b", false)]) == {"b"}
-	reported(["Deployment" == "a", "ReplicaSet" == "b"]) == {"b"}
-	reported(["StatefulSet" == "a", "ReplicaSet" == "b"]) == {"b"}
-	reported(["ReplicaSet" == "a", "ReplicaSet" == "b"]) == set()
+	reported([selecting_web("Deployment", "a"), owned("ReplicaSet", "b", true)]) == set()
+	reported([selecting_web("Deployment", "a"), owned("ReplicaSet", "b", false)]) == {"b"}
+	reported([selecting_web("Deployment", "a"), selecting_web("ReplicaSet", "b")]) == {"b"}
+	reported([selecting_web("StatefulSet", "a"), selecting_web("ReplicaSet", "b")]) == {"b"}
+	reported([selecting_web("DaemonSet", "a"), selecting_web("ReplicaSet", "b")]) == {"b"}
+	reported([selecting_web("ReplicaSet", "a"), selecting_web("ReplicaSet", "b")]) == set()
 }
 
 test_workloads_of_an_operator if {

@@ -75,7 +75,7 @@ calls contains call if {
 	call := call_of("webhook", policy, webhook.clientConfig.service, sprintf("webhooks[%d].clientConfig", [i]))
 }
 
-calls contains call_of("API", "Fail", input.spec.service, "spec") if {
+calls contains call_of("APIService", "Fail", input.spec.service, "spec") if {
 	input.kind == "APIService"
 	input.apiVersion == "apiregistration.k8s.io/v1"
 }

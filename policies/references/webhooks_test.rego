@@ -74,7 +74,7 @@ unreachable(item, objects) := results if {
 }
 
 callers(target) := {
-	"API": api_service(target),
+	"APIService": api_service(target),
 	"conversion": definition(target),
 	"webhook": validating([webhook({"clientConfig": calling(target)})]),
 }
