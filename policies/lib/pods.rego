@@ -15,24 +15,70 @@ beside := of_namespace(input.metadata.namespace) if {
 
 # METADATA
 # description: The pods and workloads in a namespace; the empty string means manifests without one.
-of_namespace(namespace) := union({
-	{found | some item in data.lib.neighbours.of_namespace(namespace, "v1", "Pod"); found := entry("Pod", item, item)},
-	{found | some item in data.lib.neighbours.of_namespace(namespace, "v1", "ReplicationController"); found := templated("ReplicationController", item)},
-	{found | some item in data.lib.neighbours.of_namespace(namespace, "apps/v1", "DaemonSet"); found := templated("DaemonSet", item)},
-	{found | some item in data.lib.neighbours.of_namespace(namespace, "apps/v1", "Deployment"); found := templated("Deployment", item)},
-	{found | some item in data.lib.neighbours.of_namespace(namespace, "apps/v1", "ReplicaSet"); found := templated("ReplicaSet", item)},
-	{found | some item in data.lib.neighbours.of_namespace(namespace, "apps/v1", "StatefulSet"); found := templated("StatefulSet", item)},
-	{found | some item in data.lib.neighbours.of_namespace(namespace, "batch/v1", "CronJob"); found := entry("CronJob", item, item.spec.jobTemplate.spec.template)},
-	{found | some item in data.lib.neighbours.of_namespace(namespace, "batch/v1", "Job"); found := templated("Job", item)},
-	{found | some item in data.lib.neighbours.of_namespace(namespace, "apps.kruise.io/v1alpha1", "CloneSet"); found := templated("CloneSet", item)},
-	{found | some item in data.lib.neighbours.of_namespace(namespace, "apps.openshift.io/v1", "DeploymentConfig"); found := templated("DeploymentConfig", item)},
-	{found | some item in data.lib.neighbours.of_namespace(namespace, "argoproj.io/v1alpha1", "Rollout"); found := templated("Rollout", item)},
-	{found | some item in data.lib.neighbours.of_namespace(namespace, "kubevirt.io/v1", "VirtualMachine"); found := templated("VirtualMachine", item)},
-})
+of_namespace(namespace) := {entry(kind, item, pod_of(kind, item)) |
+	some kind in kinds
+	some item in objects(namespace, kind)
+}
 
-templated(kind, item) := entry(kind, item, item.spec.template)
+# METADATA
+# description: |
+#   The kinds, also some custom ones with a template at the same place. A search for one object finds it sooner in those that are
+#   few, which come first.
+kinds := [
+	"Deployment",
+	"StatefulSet",
+	"DaemonSet",
+	"Rollout",
+	"DeploymentConfig",
+	"CloneSet",
+	"VirtualMachine",
+	"ReplicationController",
+	"CronJob",
+	"Pod",
+	"ReplicaSet",
+	"Job",
+]
 
-# `pod` is an object with the metadata and the spec of a pod.
+# METADATA
+# description: The objects of one of the kinds in a namespace; undefined if there are none.
+objects(namespace, "Deployment") := data.lib.neighbours.of_namespace(namespace, "apps/v1", "Deployment")
+
+objects(namespace, "StatefulSet") := data.lib.neighbours.of_namespace(namespace, "apps/v1", "StatefulSet")
+
+objects(namespace, "DaemonSet") := data.lib.neighbours.of_namespace(namespace, "apps/v1", "DaemonSet")
+
+objects(namespace, "Rollout") := data.lib.neighbours.of_namespace(namespace, "argoproj.io/v1alpha1", "Rollout")
+
+objects(namespace, "DeploymentConfig") := data.lib.neighbours.of_namespace(namespace, "apps.openshift.io/v1", "DeploymentConfig")
+
+objects(namespace, "CloneSet") := data.lib.neighbours.of_namespace(namespace, "apps.kruise.io/v1alpha1", "CloneSet")
+
+objects(namespace, "VirtualMachine") := data.lib.neighbours.of_namespace(namespace, "kubevirt.io/v1", "VirtualMachine")
+
+objects(namespace, "ReplicationController") := data.lib.neighbours.of_namespace(namespace, "v1", "ReplicationController")
+
+objects(namespace, "CronJob") := data.lib.neighbours.of_namespace(namespace, "batch/v1", "CronJob")
+
+objects(namespace, "Pod") := data.lib.neighbours.of_namespace(namespace, "v1", "Pod")
+
+objects(namespace, "ReplicaSet") := data.lib.neighbours.of_namespace(namespace, "apps/v1", "ReplicaSet")
+
+objects(namespace, "Job") := data.lib.neighbours.of_namespace(namespace, "batch/v1", "Job")
+
+# METADATA
+# description: Those in the namespace of the input.
+objects_beside(kind) := objects(input.metadata.namespace, kind)
+
+objects_beside(kind) := objects("", kind) if not input.metadata.namespace
+
+# METADATA
+# description: The object that has the metadata and the spec of the pod.
+pod_of(kind, item) := item if {
+	kind == "Pod"
+} else := item.spec.jobTemplate.spec.template if {
+	kind == "CronJob"
+} else := item.spec.template
+
 entry(kind, item, pod) := {
 	"kind": kind,
 	"name": item.metadata.name,
@@ -42,16 +88,14 @@ entry(kind, item, pod) := {
 
 # METADATA
 # description: |
-#   The pods and workloads beside the input that the selector of a Service selects. Labels that pods get while they run count
-#   as those of the template.
-selected(selector) := {item | some item in beside; selects(selector, item)}
+#   Whether the selector of a Service selects a pod. Labels that pods get while they run count as those of a template.
+selects(selector, _, pod) if data.lib.selectors.matches_map(selector, data.lib.selectors.labels(pod.metadata))
 
-selects(selector, item) if data.lib.selectors.matches_map(selector, item.labels)
-
-selects(selector, item) if {
-	item.kind != "Pod"
-	given := {key: value | some key, value in selector; not is_given_later(key, item.labels)}
-	data.lib.selectors.matches_map(given, item.labels)
+selects(selector, kind, pod) if {
+	kind != "Pod"
+	labels := data.lib.selectors.labels(pod.metadata)
+	given := {key: value | some key, value in selector; not is_given_later(key, labels)}
+	data.lib.selectors.matches_map(given, labels)
 }
 
 is_given_later(key, labels) if {

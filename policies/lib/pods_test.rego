@@ -35,6 +35,14 @@ test_only_the_own_namespace if {
 	count(pods.beside) == 0 with input as {"metadata": {}} with data.inventory as store
 }
 
+test_objects_of_a_kind if {
+	store := build.inventory([build.deployment({}), object.union(build.deployment({}), {"metadata": {"namespace": "shop", "name": "api"}})])
+	every namespace, names in {"shop": {"api"}, "bank": set()} {
+		{name | some name, _ in pods.objects_beside("Deployment")} == names with input as {"metadata": {"namespace": namespace}} with data.inventory as store
+	}
+	{name | some name, _ in pods.objects_beside("Deployment")} == {"web"} with input as {"metadata": {}} with data.inventory as store
+}
+
 test_without_namespaces if {
 	store := build.inventory([build.deployment({})])
 	found := pods.beside with input as {"metadata": {"name": "web"}} with data.inventory as store
@@ -47,10 +55,7 @@ test_labels_may_be_left_out if {
 	{item.labels | some item in found} == {{}}
 }
 
-selected(selector, objects) := kinds if {
-	store := build.inventory(objects)
-	kinds := {item.kind | some item in pods.selected(selector)} with input as {"metadata": {}} with data.inventory as store
-}
+selected(selector, objects) := {item.kind | some item in objects; pods.selects(selector, item.kind, pods.pod_of(item.kind, item))}
 
 labelled_pod(labels) := object.union(build.pod({}), {"metadata": {"labels": labels}})
 

@@ -42,12 +42,12 @@ deny_missing_config_map contains result if {
 			some reference in config_maps
 			not data.lib.neighbours.is_beside("v1", "ConfigMap", reference.name)
 		],
-		[keyless("ConfigMap", reference, key) |
+		[keyless("ConfigMap", reference, key, place) |
 			some reference in config_maps
 			item := data.lib.neighbours.in_namespace("v1", "ConfigMap")[reference.name]
-			some key in reference.keys
-			not item.data[key.name]
-			not item.binaryData[key.name]
+			some [key, place] in keys(reference.ref)
+			not item.data[key]
+			not item.binaryData[key]
 		],
 	))
 }
@@ -69,15 +69,15 @@ deny_missing_secret contains result if {
 			some reference in secrets
 			data.lib.secrets.is_missing(reference.name)
 		],
-		[keyless("Secret", reference, key) |
+		[keyless("Secret", reference, key, place) |
 			some reference in secrets
 			item := data.lib.neighbours.in_namespace("v1", "Secret")[reference.name]
 
 			# A controller adds the keys of this type.
 			object.get(item, "type", "") != "kubernetes.io/service-account-token"
-			some key in reference.keys
-			not item.data[key.name]
-			not item.stringData[key.name]
+			some [key, place] in keys(reference.ref)
+			not item.data[key]
+			not item.stringData[key]
 		],
 	))
 }
@@ -199,57 +199,65 @@ config_maps := [reference |
 
 secrets := references("secretKeyRef", "secretRef", "secret", "secretName")
 
-# The references of containers and volumes that are not optional, each with the keys that it needs.
+# The references of containers and volumes that are not optional. `place` is the path below the owner, made into text for a result
+# only, since most references are right.
 references(variable, source, volume, name) := [reference |
-	some item in array.concat(
+	some reference in array.concat(
 		array.concat(variables(variable), sources(source)),
 		array.concat(volumes(volume, name), projections(volume)),
 	)
-	is_name(item.ref[item.name])
-	not item.ref.optional == true
-	reference := {
-		"name": item.ref[item.name],
-		"field": sprintf("%s.%s", [item.path, item.name]),
-		"keys": item.keys,
-	}
+	is_name(reference.name)
+	not reference.ref.optional == true
 ]
 
-variables(kind) := [item |
+variables(kind) := [{"owner": container, "place": ["env", i, "valueFrom", kind], "ref": ref, "field": "name", "name": ref.name} |
 	some container in data.lib.workload.containers
 	some i, variable in container.spec.env
 	ref := variable.valueFrom[kind]
-	path := sprintf("%s.env[%d].valueFrom.%s", [data.lib.workload.path(container), i, kind])
-	item := {"ref": ref, "name": "name", "path": path, "keys": [{"name": ref.key, "field": sprintf("%s.key", [path])}]}
 ]
 
-sources(kind) := [{"ref": source[kind], "name": "name", "path": path, "keys": []} |
+sources(kind) := [{"owner": container, "place": ["envFrom", i, kind], "ref": ref, "field": "name", "name": ref.name} |
 	some container in data.lib.workload.containers
 	some i, source in container.spec.envFrom
-	path := sprintf("%s.envFrom[%d].%s", [data.lib.workload.path(container), i, kind])
+	ref := source[kind]
 ]
 
-volumes(kind, name) := [{"ref": volume[kind], "name": name, "path": path, "keys": keys(volume[kind], path)} |
-	some i, volume in data.lib.workload.spec.volumes
-	path := sprintf("%s.volumes[%d].%s", [data.lib.workload.spec_path, i, kind])
+volumes(kind, field) := [{"owner": pod, "place": ["volumes", i, kind], "ref": ref, "field": field, "name": ref[field]} |
+	some i, volume in pod.spec.volumes
+	ref := volume[kind]
 ]
 
-projections(kind) := [{"ref": source[kind], "name": "name", "path": path, "keys": keys(source[kind], path)} |
-	some i, volume in data.lib.workload.spec.volumes
+projections(kind) := [{"owner": pod, "place": ["volumes", i, "projected", "sources", j, kind], "ref": ref, "field": "name", "name": ref.name} |
+	some i, volume in pod.spec.volumes
 	some j, source in volume.projected.sources
-	path := sprintf("%s.volumes[%d].projected.sources[%d].%s", [data.lib.workload.spec_path, i, j, kind])
+	ref := source[kind]
 ]
 
-keys(ref, path) := [{"name": item.key, "field": sprintf("%s.items[%d].key", [path, i])} | some i, item in ref.items]
+pod := data.lib.workload.owners[0]
+
+# The keys that a reference needs, each with its path below the reference. A variable needs one, a volume has a list.
+keys(ref) := array.concat(
+	[[key, ["key"]] | key := ref.key],
+	[[item.key, ["items", i, "key"]] | some i, item in ref.items],
+)
 
 absent(kind, reference) := {
 	"msg": sprintf("%s \"%s\" does not exist: create it, correct the name, or set optional: true", [kind, reference.name]),
-	"details": {"field": reference.field, "value": reference.name},
+	"details": {"field": path(reference, [reference.field]), "value": reference.name},
 }
 
-keyless(kind, reference, key) := {
-	"msg": sprintf("%s \"%s\" has no key \"%v\": add it, correct the key, or set optional: true", [kind, reference.name, key.name]),
-	"details": {"field": key.field, "value": key.name},
+keyless(kind, reference, key, place) := {
+	"msg": sprintf("%s \"%s\" has no key \"%v\": add it, correct the key, or set optional: true", [kind, reference.name, key]),
+	"details": {"field": path(reference, place), "value": key},
 }
+
+path(reference, place) := concat("", [data.lib.workload.path(reference.owner), steps(reference.place), steps(place)])
+
+steps(place) := concat("", [step(part) | some part in place])
+
+step(part) := sprintf(".%s", [part]) if is_string(part)
+
+step(part) := sprintf("[%d]", [part]) if is_number(part)
 
 missing_pod_classes contains {"kind": "PriorityClass", "name": name, "field": "priorityClassName"} if {
 	name := data.lib.workload.spec.priorityClassName

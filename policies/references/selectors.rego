@@ -16,7 +16,7 @@ package references.selectors
 #   excusable: true
 deny_overlapping_workloads contains result if {
 	is_workload
-	some other in others
+	some other in workloads
 	selects(input, other)
 	is_reported(other)
 	result := {
@@ -29,7 +29,7 @@ deny_overlapping_workloads contains result if {
 # title: Pods with two budgets
 # description: |
 #   The API server refuses to evict a pod that two PodDisruptionBudgets select, so its node cannot be drained. The first budget by
-#   name is reported.
+#   name is reported. Pods without a Deployment, StatefulSet or DaemonSet are not compared.
 # related_resources:
 # - ref: https://kubernetes.io/docs/tasks/run-application/configure-pdb/
 # custom:
@@ -39,11 +39,11 @@ deny_overlapping_workloads contains result if {
 deny_overlapping_budgets contains result if {
 	input.kind == "PodDisruptionBudget"
 	input.apiVersion == "policy/v1"
+	some workload in workloads
+	selects(input, workload)
 	some name, other in data.lib.neighbours.in_namespace("policy/v1", "PodDisruptionBudget")
 	name > input.metadata.name
-	some item in data.lib.pods.beside
-	data.lib.selectors.matches(input.spec.selector, item.labels)
-	data.lib.selectors.matches(other.spec.selector, item.labels)
+	selects(other, workload)
 	result := {
 		"msg": sprintf("PodDisruptionBudget \"%s\" selects some of the same pods: change one of the selectors", [name]),
 		"details": {"field": "spec.selector", "value": input.spec.selector, "other": name},
@@ -63,10 +63,10 @@ is_controlled if {
 	owner.controller == true
 }
 
-# ReplicaSets are not compared with each other: those of Deployments are too many.
-others := [other |
+# Without ReplicaSets: those of Deployments are too many to compare.
+workloads := [workload |
 	some kind in ["DaemonSet", "Deployment", "StatefulSet"]
-	some other in workloads_of_kind(kind)
+	some workload in workloads_of_kind(kind)
 ]
 
 workloads_of_kind("DaemonSet") := data.lib.neighbours.in_namespace("apps/v1", "DaemonSet")
@@ -75,9 +75,10 @@ workloads_of_kind("Deployment") := data.lib.neighbours.in_namespace("apps/v1", "
 
 workloads_of_kind("StatefulSet") := data.lib.neighbours.in_namespace("apps/v1", "StatefulSet")
 
-selects(workload, other) if {
-	labels := data.lib.selectors.labels(other.spec.template.metadata)
-	data.lib.selectors.matches(workload.spec.selector, labels)
+# Whether a workload or budget selects the pods of a workload.
+selects(item, workload) if {
+	labels := data.lib.selectors.labels(workload.spec.template.metadata)
+	data.lib.selectors.matches(item.spec.selector, labels)
 }
 
 is_reported(other) if not selects(other, input)

@@ -101,7 +101,7 @@ test_workloads_of_an_operator if {
 
 budgets(objects) := {item.metadata.name |
 	store := build.inventory(array.concat(objects, [
-		object.union(build.pod({}), {"metadata": {"namespace": "shop", "labels": {"app": "api"}}}),
+		workload("StatefulSet", "api", {"app": "api"}, {"app": "api"}),
 		object.union(build.deployment({}), {"metadata": {"namespace": "shop"}}),
 	]))
 	some item in objects

@@ -19,7 +19,7 @@ package references.services
 #   lookups: complete
 deny_missing_pods contains result if {
 	selector := selector_of_service
-	count(data.lib.pods.selected(selector)) == 0
+	not is_backed(selector)
 	not is_global
 	result := {
 		"msg": sprintf("selector %s selects no pod or workload: correct spec.selector, or remove the Service", [data.lib.selectors.text(selector)]),
@@ -41,10 +41,9 @@ deny_missing_port contains result if {
 	selector := selector_of_service
 	some i, port in input.spec.ports
 	is_string(port.targetPort)
-	selected := data.lib.pods.selected(selector)
-	count(selected) > 0
+	is_backed(selector)
 	protocol := protocol_of(port)
-	not has_port(selected, port.targetPort, protocol)
+	not has_port(selector, port.targetPort, protocol)
 	result := {
 		"msg": sprintf("no selected container has a %s port named \"%s\": name the container's port so, or correct targetPort", [protocol, port.targetPort]),
 		"details": {"field": sprintf("spec.ports[%d].targetPort", [i]), "value": port.targetPort},
@@ -66,9 +65,18 @@ is_global if {
 	input.metadata.annotations[name] == "true"
 }
 
-has_port(selected, name, protocol) if {
-	some item in selected
-	some container in serving(item.spec)
+is_backed(selector) if {
+	some kind in data.lib.pods.kinds
+	some item in data.lib.pods.objects_beside(kind)
+	data.lib.pods.selects(selector, kind, data.lib.pods.pod_of(kind, item))
+}
+
+has_port(selector, name, protocol) if {
+	some kind in data.lib.pods.kinds
+	some item in data.lib.pods.objects_beside(kind)
+	pod := data.lib.pods.pod_of(kind, item)
+	data.lib.pods.selects(selector, kind, pod)
+	some container in serving(pod.spec)
 	some port in container.ports
 	port.name == name
 	protocol_of(port) == protocol
