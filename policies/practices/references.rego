@@ -23,7 +23,7 @@ warn_missing_headless_service contains result if {
 	not name in {null, ""}
 	not is_headless(name)
 	result := {
-		"msg": sprintf("no headless Service \"%v\" exists, so pods have no DNS names: create it, or correct spec.serviceName", [name]),
+		"msg": sprintf("there is no headless Service \"%v\", so pods have no DNS names: create it", [name]),
 		"details": {"field": "spec.serviceName", "value": name},
 	}
 }

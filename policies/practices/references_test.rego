@@ -45,7 +45,7 @@ headless(item, objects) := results if {
 
 test_missing_headless_service if {
 	headless(database("db"), []) == {{
-		"msg": "no headless Service \"db\" exists, so pods have no DNS names: create it, or correct spec.serviceName",
+		"msg": "there is no headless Service \"db\", so pods have no DNS names: create it",
 		"details": {"field": "spec.serviceName", "value": "db"},
 	}}
 	every other in [

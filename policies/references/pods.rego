@@ -21,7 +21,7 @@ deny_missing_service_account contains result if {
 	account := data.lib.workload.service_account
 	account.name != "default"
 	not data.lib.neighbours.is_beside("v1", "ServiceAccount", account.name)
-	msg := sprintf("ServiceAccount \"%v\" does not exist, so pods cannot be created: create it, or correct %s", [account.name, account.field])
+	msg := sprintf("ServiceAccount \"%v\" does not exist: create it, or correct %s", [account.name, account.field])
 	result := data.lib.workload.pod_flaw(account.field, account.name, msg)
 }
 
@@ -131,7 +131,7 @@ deny_missing_pod_class contains result if {
 	some class in missing_pod_classes
 	result := data.lib.workload.pod_flaw(
 		class.field, class.name,
-		sprintf("%s \"%s\" does not exist, so pods cannot be created: create it, or correct %s", [class.kind, class.name, class.field]),
+		sprintf("%s \"%s\" does not exist: create it, or correct %s", [class.kind, class.name, class.field]),
 	)
 }
 

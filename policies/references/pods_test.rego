@@ -99,7 +99,7 @@ test_missing_account if {
 	each_has("deny_missing_service_account", {"serviceAccountName": "web"}, [in_namespace("shop", web_account)], 1)
 	each_has("deny_missing_service_account", {"serviceAccountName": "web", "serviceAccount": "web"}, [web_account], 0)
 	results("deny_missing_service_account", {"serviceAccount": "web"}, []) == {{
-		"msg": "ServiceAccount \"web\" does not exist, so pods cannot be created: create it, or correct serviceAccount",
+		"msg": "ServiceAccount \"web\" does not exist: create it, or correct serviceAccount",
 		"details": {"field": "spec.template.spec.serviceAccount", "value": "web"},
 	}}
 }
@@ -346,8 +346,8 @@ test_missing_class_of_a_pod if {
 	each_has("deny_missing_pod_class", both, [runtime], 1)
 	each_has("deny_missing_pod_class", both, [priority, runtime], 0)
 	messages("deny_missing_pod_class", both, []) == {
-		"PriorityClass \"business\" does not exist, so pods cannot be created: create it, or correct priorityClassName",
-		"RuntimeClass \"gvisor\" does not exist, so pods cannot be created: create it, or correct runtimeClassName",
+		"PriorityClass \"business\" does not exist: create it, or correct priorityClassName",
+		"RuntimeClass \"gvisor\" does not exist: create it, or correct runtimeClassName",
 	}
 	fields("deny_missing_pod_class", both, []) == {"priorityClassName", "runtimeClassName"}
 }
@@ -377,7 +377,7 @@ test_missing_storage_class if {
 	storage(database, [named("storage.k8s.io/v1", "StorageClass", "fast")]) == set()
 }
 
-# A volume that somebody created by hand needs no object for its class.
+# A volume that was created by hand needs no object for its class.
 test_class_of_a_volume if {
 	volume := object.union(named("v1", "PersistentVolume", "disk"), {"spec": {"storageClassName": "manual"}})
 	storage(claim({"storageClassName": "manual"}), [volume]) == set()

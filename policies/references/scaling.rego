@@ -49,7 +49,7 @@ deny_missing_request contains result if {
 	not data.lib.requests.is_requested(pod, measure.resource)
 	not measure.resource in data.lib.requests.default_requests
 	result := {
-		"msg": sprintf("container \"%v\" of the target has no %s request, of which the target is a percentage: set it", [data.lib.workload.name(container), measure.resource]),
+		"msg": sprintf("container \"%v\" of the target has no %s request, so its utilization is unknown: set resources.requests.%s", [data.lib.workload.name(container), measure.resource, measure.resource]),
 		"details": {"field": measure.field, "value": measure.resource, "container": data.lib.workload.name(container)},
 	}
 }

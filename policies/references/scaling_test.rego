@@ -110,11 +110,11 @@ test_missing_request if {
 	every container in [{"name": "web"}, {"name": "web", "resources": null}, requests(null), requests({"cpu": null}), requests({"memory": "1Gi"})] {
 		results := unmeasured([utilization("cpu")], [requests({"cpu": "1"}), container])
 		results == {{
-			"msg": "container \"web\" of the target has no cpu request, of which the target is a percentage: set it",
+			"msg": "container \"web\" of the target has no cpu request, so its utilization is unknown: set resources.requests.cpu",
 			"details": {"field": "spec.metrics[0].resource", "value": "cpu", "container": "web"},
 		}}
 	}
-	build.messages(unmeasured([utilization("memory")], [{}])) == {"container \"\" of the target has no memory request, of which the target is a percentage: set it"}
+	build.messages(unmeasured([utilization("memory")], [{}])) == {"container \"\" of the target has no memory request, so its utilization is unknown: set resources.requests.memory"}
 }
 
 test_requests if {

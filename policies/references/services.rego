@@ -22,7 +22,7 @@ deny_missing_pods contains result if {
 	not is_backed(selector)
 	not is_global
 	result := {
-		"msg": sprintf("selector %s selects no pod or workload: correct spec.selector, or remove the Service", [data.lib.selectors.text(selector)]),
+		"msg": sprintf("selector %s selects no pod: correct it, or remove the Service", [data.lib.selectors.text(selector)]),
 		"details": {"field": "spec.selector", "value": selector},
 	}
 }

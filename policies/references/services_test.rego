@@ -100,7 +100,7 @@ test_services_of_several_clusters if {
 test_message_of_missing_pods if {
 	results := data.references.services.deny_missing_pods with input as service({"selector": {"tier": "front", "app": "web"}})
 	results == {{
-		"msg": "selector app=web,tier=front selects no pod or workload: correct spec.selector, or remove the Service",
+		"msg": "selector app=web,tier=front selects no pod: correct it, or remove the Service",
 		"details": {"field": "spec.selector", "value": {"app": "web", "tier": "front"}},
 	}}
 }

@@ -23,7 +23,7 @@ deny_unreachable_service contains result if {
 		found := {service | service := data.lib.neighbours.of_namespace(call.namespace, "v1", "Service")[call.name]}
 		[problem, action] := problem_of(call, found)
 		flaw := object.union(consequences[call.policy].result, {
-			"msg": sprintf("Service \"%s/%s\" of the %s %s, so requests %s: %s", [call.namespace, call.name, call.caller, problem, consequences[call.policy].text, action]),
+			"msg": sprintf("%s Service \"%s/%s\" %s (requests are %s): %s", [call.caller, call.namespace, call.name, problem, consequences[call.policy].text, action]),
 			"details": {"field": call.field, "value": sprintf("%s/%s", [call.namespace, call.name])},
 		})
 	])
@@ -59,8 +59,8 @@ deny_own_pods contains result if {
 }
 
 consequences := {
-	"Fail": {"text": "are rejected", "result": {}},
-	"Ignore": {"text": "are not checked", "result": {"severity": "medium"}},
+	"Fail": {"text": "rejected", "result": {}},
+	"Ignore": {"text": "not checked", "result": {"severity": "medium"}},
 }
 
 is_admission if {
@@ -99,7 +99,7 @@ call_of(caller, policy, service, path) := {
 	is_string(service.name)
 }
 
-problem_of(call, found) := ["does not exist", sprintf("create it, or remove the %s", [call.caller])] if {
+problem_of(_, found) := ["does not exist", "create it"] if {
 	count(found) == 0
 }
 

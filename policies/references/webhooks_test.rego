@@ -83,7 +83,7 @@ https := service([{"port": 443}])
 
 test_missing_service if {
 	every caller, item in callers({}) {
-		absent := {sprintf("Service \"policy/webhook\" of the %s does not exist, so requests are rejected: create it, or remove the %s", [caller, caller])}
+		absent := {sprintf("%s Service \"policy/webhook\" does not exist (requests are rejected): create it", [caller])}
 		build.messages(unreachable(item, [])) == absent
 		build.messages(unreachable(item, [object.union(https, {"metadata": {"name": "other"}})])) == absent
 		build.messages(unreachable(item, [object.union(https, {"metadata": {"namespace": "other"}})])) == absent
@@ -92,7 +92,7 @@ test_missing_service if {
 	build.fields(unreachable(api_service({}), [])) == {"spec.service"}
 	build.fields(unreachable(definition({}), [])) == {"spec.conversion.webhook.clientConfig.service"}
 	unreachable(admission("MutatingWebhookConfiguration", [{"clientConfig": {"url": "https://policy.example.com"}}, webhook({"failurePolicy": null})]), []) == {{
-		"msg": "Service \"policy/webhook\" of the webhook does not exist, so requests are rejected: create it, or remove the webhook",
+		"msg": "webhook Service \"policy/webhook\" does not exist (requests are rejected): create it",
 		"details": {"field": "webhooks[1].clientConfig.service", "value": "policy/webhook"},
 	}}
 }
@@ -101,7 +101,7 @@ test_port_of_the_service if {
 	every port in [8443, 443] {
 		every caller, item in callers({"port": port}) {
 			unreachable(item, [service([{"port": 80}, {"port": port}])]) == set()
-			wrong := {sprintf("Service \"policy/webhook\" of the %s has no port %d, so requests are rejected: correct the port", [caller, port])}
+			wrong := {sprintf("%s Service \"policy/webhook\" has no port %d (requests are rejected): correct the port", [caller, port])}
 			build.messages(unreachable(item, [service([{"port": 80}])])) == wrong
 			build.messages(unreachable(item, [service(null)])) == wrong
 		}
@@ -113,7 +113,7 @@ test_port_of_the_service if {
 test_ignored_failures if {
 	results := unreachable(validating([webhook({"failurePolicy": "Ignore"})]), [])
 	{object.remove(result, ["details"]) | some result in results} == {{
-		"msg": "Service \"policy/webhook\" of the webhook does not exist, so requests are not checked: create it, or remove the webhook",
+		"msg": "webhook Service \"policy/webhook\" does not exist (requests are not checked): create it",
 		"severity": "medium",
 	}}
 	severities := {object.get(result, "severity", "") | some result in unreachable(validating([webhook({"failurePolicy": "Fail"})]), [])}
@@ -126,7 +126,7 @@ test_service_is_reported_once if {
 }
 
 test_workloads_without_replicas if {
-	stopped := {"Service \"policy/webhook\" of the webhook has only workloads with 0 replicas, so requests are rejected: scale one up"}
+	stopped := {"webhook Service \"policy/webhook\" has only workloads with 0 replicas (requests are rejected): scale one up"}
 	item := validating([webhook({})])
 	every kind in ["Deployment", "StatefulSet"] {
 		build.messages(unreachable(item, [https, workload(kind, 0)])) == stopped
