@@ -5,6 +5,9 @@
 # - ref: https://kubernetes.io/docs/concepts/security/rbac-good-practices/
 package rbac
 
+import data.lib.rbac as lib
+import data.lib.rights
+
 # METADATA
 # title: Wildcard verbs
 # description: |
@@ -14,12 +17,12 @@ package rbac
 #   id: RBAC-01
 #   severity: high
 deny_wildcard_verbs contains result if {
-	some rule in rules
+	some rule in lib.rules
 	"*" in rule.verbs
 
 	# The other rule reports both.
 	not has_wildcard_target(rule)
-	result := graded(rule, flaw(rule, "verbs", rule.verbs, sprintf("allows every verb%s: list the verbs that are needed", [in_groups(rule)])))
+	result := graded(rule, lib.rule_flaw(rule, "verbs", rule.verbs, sprintf("allows every verb%s: list the verbs that are needed", [in_groups(rule)])))
 }
 
 # METADATA
@@ -31,12 +34,12 @@ deny_wildcard_verbs contains result if {
 #   id: RBAC-02
 #   severity: high
 deny_wildcard_resources contains result if {
-	some rule in rules
+	some rule in lib.rules
 	count(rule.verbs - read_verbs) > 0
 	has_wildcard_target(rule)
 	fields := [field | some field in ["resources", "apiGroups"]; "*" in rule[field]]
 	text := sprintf("allows %s %s%s: list those that are needed", [changes(rule), concat(" of all ", fields), in_groups(rule)])
-	result := graded(rule, flaw(rule, fields[0], rule[fields[0]], text))
+	result := graded(rule, lib.rule_flaw(rule, fields[0], rule[fields[0]], text))
 }
 
 # METADATA
@@ -46,12 +49,12 @@ deny_wildcard_resources contains result if {
 #   id: RBAC-03
 #   severity: medium
 warn_wildcard_reads contains result if {
-	some rule in rules
+	some rule in lib.rules
 	"*" in rule.resources
 	count(rule.apiGroups & {"", "*"}) > 0
 	count(rule.verbs & read_verbs) > 0
 	count(rule.verbs - read_verbs) == 0
-	result := flaw(rule, "resources", rule.resources, "allows reading all resources, Secrets too: list those that are needed")
+	result := lib.rule_flaw(rule, "resources", rule.resources, "allows reading all resources, Secrets too: list those that are needed")
 }
 
 # METADATA
@@ -67,50 +70,11 @@ warn_wildcard_reads contains result if {
 #   severity: high
 #   lookups: optional
 deny_escalation contains result if {
-	some rule in rules
-	verbs := {verb | some verb in rule.verbs; takes_rights(rule, verb)}
+	some rule in lib.rules
+	verbs := {verb | some verb in rule.verbs; rights.takes_rights(rule, verb)}
 	count(verbs) > 0
-	found := flaw(rule, "verbs", verbs, sprintf("allows taking rights by %s: remove the verb", [concat(", ", sort(verbs))]))
+	found := lib.rule_flaw(rule, "verbs", verbs, sprintf("allows taking rights by %s: remove the verb", [concat(", ", sort(verbs))]))
 	result := object.union(found, escalation_severity(rule, verbs))
-}
-
-takes_rights(rule, "escalate") if targets(rule, {"rbac.authorization.k8s.io"}, {"clusterroles", "roles"})
-
-takes_rights(rule, "bind") if {
-	targets(rule, {"rbac.authorization.k8s.io"}, {"clusterroles", "roles"})
-	not binds_weak_roles(rule)
-}
-
-takes_rights(rule, "impersonate") if targets(rule, {""}, {"groups", "serviceaccounts", "users"})
-
-takes_rights(rule, "impersonate") if {
-	targets(rule, {"authentication.k8s.io"}, {"uids"} | {resource | some resource in rule.resources; startswith(resource, "userextras")})
-}
-
-targets(rule, groups, resources) if {
-	count(rule.apiGroups & (groups | {"*"})) > 0
-	count(rule.resources & (resources | {"*"})) > 0
-}
-
-binds_weak_roles(rule) if {
-	has_weak_names(rule)
-	every name in rule.resourceNames {
-		not is_full_cluster_role(name)
-	}
-}
-
-is_full_cluster_role(name) if {
-	some role in data.lib.neighbours.in_cluster("rbac.authorization.k8s.io/v1", "ClusterRole", name)
-	allows_everything(role.rules)
-}
-
-# Only roles that are named, and none that amounts to all rights.
-has_weak_names(rule) if {
-	count(rule.resourceNames) > 0
-	every name in rule.resourceNames {
-		not name in {"admin", "cluster-admin", "edit"}
-		not startswith(name, "system:")
-	}
 }
 
 escalation_severity(rule, verbs) := {"severity": "low"} if is_narrow_impersonation(rule, verbs)
@@ -119,7 +83,7 @@ escalation_severity(rule, verbs) := {} if not is_narrow_impersonation(rule, verb
 
 is_narrow_impersonation(rule, verbs) if {
 	verbs == {"impersonate"}
-	has_weak_names(rule)
+	rights.has_weak_names(rule)
 }
 
 # METADATA
@@ -132,10 +96,10 @@ is_narrow_impersonation(rule, verbs) if {
 #   severity: high
 #   lookups: optional
 deny_cluster_admin contains result if {
-	is_binding
-	some subject in subjects
+	lib.is_binding
+	some subject in lib.subjects
 	not [subject.kind, subject.name] in administrators
-	result := subject_flaw(subject, sprintf("has %s: bind a role with the rights that are needed", [full_rights]))
+	result := lib.subject_flaw(subject, sprintf("has %s: bind a role with the rights that are needed", [full_rights]))
 }
 
 # METADATA
@@ -148,7 +112,7 @@ deny_anonymous contains result if {
 	not is_cluster_info
 	some subject in broad_subjects
 	[subject.kind, subject.name] in {["Group", "system:unauthenticated"], ["User", "system:anonymous"]}
-	result := subject_flaw(subject, "has the role without logging in: remove the subject")
+	result := lib.subject_flaw(subject, "has the role without logging in: remove the subject")
 }
 
 # METADATA
@@ -166,7 +130,7 @@ deny_everybody contains result if {
 	result := everybody_flaw(subject)
 }
 
-everybody_flaw(subject) := subject_flaw(subject, "is everybody: bind the users or service accounts that need the role") if {
+everybody_flaw(subject) := lib.subject_flaw(subject, "is everybody: bind the users or service accounts that need the role") if {
 	subject.name in {"system:authenticated", "system:serviceaccounts"}
 }
 
@@ -176,7 +140,7 @@ everybody_flaw(subject) := object.union(found, namespace_severity) if {
 	namespace != subject.name
 	not is_image_puller
 	text := sprintf("is every pod of namespace %s with a token: bind the service accounts that need the role", [namespace])
-	found := subject_flaw(subject, text)
+	found := lib.subject_flaw(subject, text)
 }
 
 namespace_severity := {} if is_strong_role
@@ -187,59 +151,21 @@ is_strong_role if full_rights
 
 is_strong_role if {
 	input.roleRef.kind == "Role"
-	allows_everything(data.lib.neighbours.in_namespace("rbac.authorization.k8s.io/v1", "Role")[role_name].rules)
+	rights.allows_everything(data.lib.neighbours.in_namespace("rbac.authorization.k8s.io/v1", "Role")[lib.role_name].rules)
 }
 
 is_strong_role if {
 	input.roleRef.kind == "ClusterRole"
-	role_name in {"admin", "edit"}
+	lib.role_name in {"admin", "edit"}
 }
 
 # OpenShift creates this binding in every namespace.
 is_image_puller if {
 	input.roleRef.kind == "ClusterRole"
-	role_name == "system:image-puller"
-}
-
-versions := {"rbac.authorization.k8s.io/v1", "rbac.authorization.k8s.io/v1alpha1", "rbac.authorization.k8s.io/v1beta1"}
-
-is_role if {
-	input.kind in {"ClusterRole", "Role"}
-	input.apiVersion in versions
-	not is_builtin
-}
-
-# Created by the API server at startup. The label alone is not enough, since anybody can set it on a role.
-is_builtin if {
-	input.metadata.labels["kubernetes.io/bootstrapping"] == "rbac-defaults"
-	is_builtin_name(input.metadata.name)
-}
-
-is_builtin_name(name) if name in {"admin", "cluster-admin", "edit", "view"}
-
-is_builtin_name(name) if {
-	is_string(name)
-	startswith(name, "system:")
-}
-
-is_binding if {
-	input.kind in {"ClusterRoleBinding", "RoleBinding"}
-	input.apiVersion in versions
+	lib.role_name == "system:image-puller"
 }
 
 read_verbs := {"get", "list", "watch"}
-
-rules := [rule |
-	is_role
-	item := input.rules[i]
-	rule := {
-		"index": i,
-		"apiGroups": {group | group := item.apiGroups[_]},
-		"resources": {resource | resource := item.resources[_]},
-		"verbs": {verb | verb := item.verbs[_]},
-		"resourceNames": {name | name := item.resourceNames[_]; is_string(name)},
-	}
-]
 
 has_wildcard_target(rule) if "*" in rule.resources
 
@@ -279,42 +205,20 @@ graded(rule, found) := found if not is_minor(rule)
 # What a binding grants if it grants everything.
 full_rights := "the role cluster-admin" if {
 	input.roleRef.kind == "ClusterRole"
-	role_name == "cluster-admin"
-} else := sprintf("all rights by the ClusterRole %s", [role_name]) if {
+	lib.role_name == "cluster-admin"
+} else := sprintf("all rights by the ClusterRole %s", [lib.role_name]) if {
 	input.roleRef.kind == "ClusterRole"
-	is_full_cluster_role(role_name)
+	rights.is_full_cluster_role(lib.role_name)
 }
-
-allows_everything(rules) if {
-	some rule in rules
-	"*" in rule.apiGroups
-	"*" in rule.resources
-	"*" in rule.verbs
-}
-
-subjects := [subject |
-	item := input.subjects[i]
-	is_string(item.kind)
-	subject := {"index": i, "kind": item.kind, "name": item.name}
-]
 
 # Members of these groups are administrators in any case.
 administrators := {["Group", "kubeadm:cluster-admins"], ["Group", "system:masters"]}
 
-# Roles that Kubernetes grants to everybody: information about the server and about one's own permissions.
-public_roles := {
-	["ClusterRole", "system:basic-user", "system:authenticated"],
-	["ClusterRole", "system:discovery", "system:authenticated"],
-	["ClusterRole", "system:public-info-viewer", "system:authenticated"],
-	["ClusterRole", "system:public-info-viewer", "system:unauthenticated"],
-	["ClusterRole", "system:service-account-issuer-discovery", "system:serviceaccounts"],
-}
-
 broad_subjects := [subject |
-	is_binding
+	lib.is_binding
 	kind := object.get(input, ["roleRef", "kind"], "")
-	some subject in subjects
-	not [kind, role_name, subject.name] in public_roles
+	some subject in lib.subjects
+	not [kind, lib.role_name, subject.name] in lib.public_roles
 ]
 
 # Where kubeadm publishes what a joining node needs before it has credentials.
@@ -322,20 +226,4 @@ is_cluster_info if {
 	input.metadata.namespace == "kube-public"
 	input.roleRef.kind == "Role"
 	input.roleRef.name == "kubeadm:bootstrap-signer-clusterinfo"
-}
-
-role_name := object.get(input, ["roleRef", "name"], "")
-
-flaw(rule, field, value, text) := {
-	"msg": sprintf("rules[%d] %s", [rule.index, text]),
-	"details": {"field": sprintf("rules[%d].%s", [rule.index, field]), "value": sort(value)},
-}
-
-subject_flaw(subject, text) := {
-	"msg": sprintf("%s \"%s\" %s", [lower(subject.kind), subject.name, text]),
-	"details": {
-		"field": sprintf("subjects[%d]", [subject.index]),
-		"value": subject.name,
-		"role": role_name,
-	},
 }

@@ -1,0 +1,92 @@
+# METADATA
+# title: Roles and bindings
+# description: Reads the rules of roles and the subjects of bindings, and builds results about both.
+package lib.rbac
+
+versions := {"rbac.authorization.k8s.io/v1", "rbac.authorization.k8s.io/v1alpha1", "rbac.authorization.k8s.io/v1beta1"}
+
+# METADATA
+# description: Whether the input is a role that the API server did not create.
+is_role if {
+	input.kind in {"ClusterRole", "Role"}
+	input.apiVersion in versions
+	not is_builtin
+}
+
+is_binding if {
+	input.kind in {"ClusterRoleBinding", "RoleBinding"}
+	input.apiVersion in versions
+}
+
+# METADATA
+# description: |
+#   Whether the API server created the role or binding at startup. The label alone is not enough, since anybody can set it on a
+#   role.
+is_builtin if {
+	input.metadata.labels["kubernetes.io/bootstrapping"] == "rbac-defaults"
+	is_builtin_name(input.metadata.name)
+}
+
+is_builtin_name(name) if name in {"admin", "cluster-admin", "edit", "view"}
+
+is_builtin_name(name) if {
+	is_string(name)
+	startswith(name, "system:")
+}
+
+# METADATA
+# description: The rules of the input, if it is a role.
+rules := [rule | is_role; some rule in rules_of(input)]
+
+# METADATA
+# description: The rules of a role, with their indices; the other values are sets.
+rules_of(role) := [rule |
+	item := role.rules[i]
+	rule := {
+		"index": i,
+		"apiGroups": {group | group := item.apiGroups[_]},
+		"resources": {resource | resource := item.resources[_]},
+		"verbs": {verb | verb := item.verbs[_]},
+		"resourceNames": {name | name := item.resourceNames[_]; is_string(name)},
+	}
+]
+
+# METADATA
+# description: The subjects of the input, with their indices.
+subjects := [subject |
+	item := input.subjects[i]
+	is_string(item.kind)
+	subject := {"index": i, "kind": item.kind, "name": item.name}
+]
+
+# METADATA
+# description: The name of the role that the input binds.
+role_name := object.get(input, ["roleRef", "name"], "")
+
+# METADATA
+# description: Roles that Kubernetes grants to everybody, for information about the server and about one's own permissions.
+public_roles := {
+	["ClusterRole", "system:basic-user", "system:authenticated"],
+	["ClusterRole", "system:discovery", "system:authenticated"],
+	["ClusterRole", "system:public-info-viewer", "system:authenticated"],
+	["ClusterRole", "system:public-info-viewer", "system:unauthenticated"],
+	["ClusterRole", "system:service-account-issuer-discovery", "system:serviceaccounts"],
+}
+
+# METADATA
+# description: The result for one rule of a role.
+rule_flaw(rule, field, value, text) := {
+	"msg": sprintf("rules[%d] %s", [rule.index, text]),
+	"details": {"field": sprintf("rules[%d].%s", [rule.index, field]), "value": sort(value)},
+}
+
+# METADATA
+# description: The result for one subject of a binding.
+subject_flaw(subject, text) := {
+	"msg": sprintf("%s \"%s\" %s", [lower(subject.kind), subject.name, text]),
+	"details": {
+		"field": sprintf("subjects[%d]", [subject.index]),
+		"value": subject.name,
+		"role": role_name,
+	},
+}
