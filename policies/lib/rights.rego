@@ -11,7 +11,7 @@ targets(rule, groups, resources) if {
 }
 
 # METADATA
-# description: Whether the rules of a role allow everything in its scope.
+# description: Whether one of the rules, as they are in a role or as `lib.rbac.rules_of` returns them, allows everything.
 allows_everything(rules) if {
 	some rule in rules
 	"*" in rule.apiGroups
