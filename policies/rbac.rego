@@ -35,7 +35,7 @@ deny_wildcard_verbs contains result if {
 #   severity: high
 deny_wildcard_resources contains result if {
 	some rule in lib.rules
-	count(rule.verbs - read_verbs) > 0
+	count(rule.verbs - rights.read_verbs) > 0
 	has_wildcard_target(rule)
 	fields := [field | some field in ["resources", "apiGroups"]; "*" in rule[field]]
 	text := sprintf("allows %s %s%s: list those that are needed", [changes(rule), concat(" of all ", fields), in_groups(rule)])
@@ -52,8 +52,8 @@ warn_wildcard_reads contains result if {
 	some rule in lib.rules
 	"*" in rule.resources
 	count(rule.apiGroups & {"", "*"}) > 0
-	count(rule.verbs & read_verbs) > 0
-	count(rule.verbs - read_verbs) == 0
+	count(rule.verbs & rights.read_verbs) > 0
+	count(rule.verbs - rights.read_verbs) == 0
 	result := lib.rule_flaw(rule, "resources", rule.resources, "allows reading all resources, Secrets too: list those that are needed")
 }
 
@@ -164,8 +164,6 @@ is_image_puller if {
 	input.roleRef.kind == "ClusterRole"
 	lib.role_name == "system:image-puller"
 }
-
-read_verbs := {"get", "list", "watch"}
 
 has_wildcard_target(rule) if "*" in rule.resources
 

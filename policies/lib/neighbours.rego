@@ -44,3 +44,10 @@ is_in_cluster(version, kind, name) if {
 } else if {
 	data.inventory.namespace[_][version][kind][name]
 }
+
+# METADATA
+# description: The objects of a kind in all namespaces, and those without a namespace.
+everywhere(version, kind) := array.concat(
+	[found | found := data.inventory.cluster[version][kind][_]],
+	[found | found := data.inventory.namespace[_][version][kind][_]],
+)

@@ -56,12 +56,64 @@ rules_of(role) := [rule |
 subjects := [subject |
 	item := input.subjects[i]
 	is_string(item.kind)
-	subject := {"index": i, "kind": item.kind, "name": item.name}
+	subject := {"index": i, "kind": item.kind, "name": item.name, "namespace": namespace_of(item, input)}
 ]
+
+# Every binding in a cluster states the namespace of a ServiceAccount; in manifests it may be left out.
+namespace_of(subject, binding) := object.get(subject, "namespace", object.get(binding, ["metadata", "namespace"], ""))
 
 # METADATA
 # description: The name of the role that the input binds.
 role_name := object.get(input, ["roleRef", "name"], "")
+
+# METADATA
+# description: |
+#   The subjects that have the input, a role, in the whole cluster. Those of the control plane do not count, here and in
+#   `namespace_holders`.
+cluster_holders := {holder |
+	input.kind == "ClusterRole"
+	some binding in data.lib.neighbours.everywhere("rbac.authorization.k8s.io/v1", "ClusterRoleBinding")
+	some holder in holders(binding)
+}
+
+# METADATA
+# description: The subjects that have the input, a role, in single namespaces.
+namespace_holders := {holder |
+	some binding in role_bindings
+	some holder in holders(binding)
+}
+
+role_bindings := data.lib.neighbours.everywhere("rbac.authorization.k8s.io/v1", "RoleBinding") if input.kind == "ClusterRole"
+
+role_bindings := data.lib.neighbours.in_namespace("rbac.authorization.k8s.io/v1", "RoleBinding") if input.kind == "Role"
+
+# The subjects of a binding, if it refers to the input.
+holders(binding) := {holder |
+	binding.roleRef.kind == input.kind
+	binding.roleRef.name == input.metadata.name
+	some subject in binding.subjects
+	not is_control_plane(subject)
+	holder := holder_name(subject, binding)
+}
+
+holder_name(subject, binding) := sprintf("serviceaccount %s/%s", [namespace_of(subject, binding), subject.name]) if {
+	subject.kind == "ServiceAccount"
+}
+
+holder_name(subject, _) := sprintf("%s %s", [lower(subject.kind), subject.name]) if subject.kind in {"Group", "User"}
+
+# Names that begin with system: belong to Kubernetes, except for those that include ordinary users and pods.
+is_control_plane(subject) if {
+	subject.kind in {"Group", "User"}
+	startswith(subject.name, "system:")
+	not subject.name in {"system:anonymous", "system:authenticated", "system:unauthenticated"}
+	not startswith(subject.name, "system:serviceaccount")
+}
+
+is_control_plane(subject) if {
+	subject.kind == "Group"
+	subject.name == "kubeadm:cluster-admins"
+}
 
 # METADATA
 # description: Roles that Kubernetes grants to everybody, for information about the server and about one's own permissions.
@@ -79,6 +131,20 @@ rule_flaw(rule, field, value, text) := {
 	"msg": sprintf("rules[%d] %s", [rule.index, text]),
 	"details": {"field": sprintf("rules[%d].%s", [rule.index, field]), "value": sort(value)},
 }
+
+# METADATA
+# description: |
+#   The result for a rule of a role that lets its holders do something, with the names of at most three of them; undefined if
+#   there are none.
+holder_flaw(rule, holders, may, change) := object.union(found, {"details": {"subjects": array.slice(sorted, 0, 3)}}) if {
+	sorted := sort(holders)
+	text := sprintf("lets %s%s %s: %s", [sorted[0], others(sorted), may, change])
+	found := rule_flaw(rule, "resources", rule.resources, text)
+}
+
+others(sorted) := "" if count(sorted) == 1
+
+others(sorted) := " and others" if count(sorted) > 1
 
 # METADATA
 # description: The result for one subject of a binding.

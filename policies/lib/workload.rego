@@ -30,6 +30,17 @@ holder := input if {
 spec := holder.spec if is_object(holder.spec)
 
 # METADATA
+# description: |
+#   Whether a built-in controller made the input from a template. Its owner has the same results, so an expensive rule need not be
+#   evaluated for it.
+is_generated if {
+	some owner in input.metadata.ownerReferences
+	owner.controller == true
+	owner.kind in (template_kinds | {"CronJob"})
+	owner.apiVersion in versions
+}
+
+# METADATA
 # description: Every container with the list it is in, in the order init, main, ephemeral.
 containers := [owner |
 	some list in ["initContainers", "containers", "ephemeralContainers"]
