@@ -16,6 +16,7 @@ import data.lib.rights
 # custom:
 #   id: RBAC-01
 #   severity: high
+#   frameworks: {cis-1.12: ["5.1.3"], nsa-1.2: [rbac]}
 deny_wildcard_verbs contains result if {
 	some rule in lib.rules
 	"*" in rule.verbs
@@ -33,6 +34,7 @@ deny_wildcard_verbs contains result if {
 # custom:
 #   id: RBAC-02
 #   severity: high
+#   frameworks: {cis-1.12: ["5.1.3"], nsa-1.2: [rbac]}
 deny_wildcard_resources contains result if {
 	some rule in lib.rules
 	count(rule.verbs - rights.read_verbs) > 0
@@ -48,6 +50,7 @@ deny_wildcard_resources contains result if {
 # custom:
 #   id: RBAC-03
 #   severity: medium
+#   frameworks: {cis-1.12: ["5.1.2", "5.1.3"], nsa-1.2: [rbac, secrets]}
 warn_wildcard_reads contains result if {
 	some rule in lib.rules
 	"*" in rule.resources
@@ -68,6 +71,7 @@ warn_wildcard_reads contains result if {
 # custom:
 #   id: RBAC-04
 #   severity: high
+#   frameworks: {cis-1.12: ["5.1.8"], nsa-1.2: [rbac]}
 #   lookups: optional
 deny_escalation contains result if {
 	some rule in lib.rules
@@ -94,6 +98,7 @@ is_narrow_impersonation(rule, verbs) if {
 # custom:
 #   id: RBAC-05
 #   severity: high
+#   frameworks: {cis-1.12: ["5.1.1"], nsa-1.2: [rbac]}
 #   lookups: optional
 deny_cluster_admin contains result if {
 	lib.is_binding
@@ -108,6 +113,7 @@ deny_cluster_admin contains result if {
 # custom:
 #   id: RBAC-06
 #   severity: critical
+#   frameworks: {nsa-1.2: [anonymous, rbac]}
 deny_anonymous contains result if {
 	not is_cluster_info
 	some subject in broad_subjects
@@ -123,6 +129,7 @@ deny_anonymous contains result if {
 # custom:
 #   id: RBAC-07
 #   severity: high
+#   frameworks: {nsa-1.2: [rbac]}
 #   lookups: optional
 deny_everybody contains result if {
 	some subject in broad_subjects
@@ -134,7 +141,7 @@ everybody_flaw(subject) := lib.subject_flaw(subject, "is everybody: bind the use
 	subject.name in {"system:authenticated", "system:serviceaccounts"}
 }
 
-everybody_flaw(subject) := object.union(found, namespace_severity) if {
+everybody_flaw(subject) := object.union(found, severity_of_weak("low")) if {
 	is_string(subject.name)
 	namespace := trim_prefix(subject.name, "system:serviceaccounts:")
 	namespace != subject.name
@@ -143,9 +150,9 @@ everybody_flaw(subject) := object.union(found, namespace_severity) if {
 	found := lib.subject_flaw(subject, text)
 }
 
-namespace_severity := {} if is_strong_role
+severity_of_weak(_) := {} if is_strong_role
 
-namespace_severity := {"severity": "low"} if not is_strong_role
+severity_of_weak(severity) := {"severity": severity} if not is_strong_role
 
 is_strong_role if full_rights
 
@@ -164,6 +171,96 @@ is_image_puller if {
 	input.roleRef.kind == "ClusterRole"
 	lib.role_name == "system:image-puller"
 }
+
+# METADATA
+# title: Group system:masters
+# description: |
+#   Members of this group bypass authorization: neither a role nor a webhook can limit them, and their certificates cannot be
+#   revoked. A binding for it grants nothing more, and shows that the group is used.
+# related_resources:
+# - ref: https://kubernetes.io/docs/concepts/security/rbac-good-practices/#least-privilege
+# custom:
+#   id: RBAC-14
+#   severity: medium
+#   frameworks: {cis-1.12: ["5.1.7"], nsa-1.2: [rbac]}
+deny_masters_group contains result if {
+	lib.is_binding
+	not lib.is_builtin
+	some subject in lib.subjects
+	[subject.kind, subject.name] == ["Group", "system:masters"]
+	result := lib.subject_flaw(subject, "bypasses authorization and cannot be revoked: bind a group of your own")
+}
+
+# METADATA
+# title: Rights of the default ServiceAccount
+# description: |
+#   Every pod of the namespace that names no ServiceAccount has these rights. The severity is medium unless the role is admin,
+#   edit or one that allows everything; where roles cannot be read, only the name counts.
+# related_resources:
+# - ref: https://kubernetes.io/docs/tasks/configure-pod-container/configure-service-account/
+# custom:
+#   id: RBAC-15
+#   severity: high
+#   frameworks: {cis-1.12: ["5.1.5"], nsa-1.2: [rbac]}
+#   lookups: optional
+deny_default_account contains result if {
+	lib.is_binding
+	not lib.is_builtin
+	some subject in lib.subjects
+	[subject.kind, subject.name] == ["ServiceAccount", "default"]
+	text := "lends the role to every pod without an account of its own: create a ServiceAccount"
+	result := object.union(lib.subject_flaw(subject, text), severity_of_weak("medium"))
+}
+
+# METADATA
+# title: Binding without effect
+# description: |
+#   A binding to a role, or for a ServiceAccount, that does not exist grants nothing, until somebody creates one of that name.
+#   Roles that exist in every cluster, and default ServiceAccounts, are not looked up.
+# related_resources:
+# - ref: https://kubernetes.io/docs/concepts/security/rbac-good-practices/#periodic-review
+# custom:
+#   id: RBAC-16
+#   severity: medium
+#   frameworks: {nsa-1.2: [rbac]}
+#   lookups: complete
+deny_missing_reference contains result if {
+	lib.is_binding
+	not lib.is_builtin
+	is_missing_role(input.roleRef)
+	result := {
+		"msg": sprintf("%s \"%s\" does not exist: create it, or delete the binding", [lower(input.roleRef.kind), lib.role_name]),
+		"details": {"field": "roleRef.name", "value": lib.role_name},
+	}
+}
+
+deny_missing_reference contains result if {
+	lib.is_binding
+	not lib.is_builtin
+	some subject in lib.subjects
+	subject.kind == "ServiceAccount"
+	subject.name != "default"
+	not has_account(subject.namespace, subject.name)
+	result := lib.subject_flaw(subject, sprintf("does not exist in namespace %s: create it, or remove the subject", [subject.namespace]))
+}
+
+is_missing_role(role) if {
+	role.kind == "ClusterRole"
+	not lib.is_builtin_name(role.name)
+	count(data.lib.neighbours.in_cluster("rbac.authorization.k8s.io/v1", "ClusterRole", role.name)) == 0
+}
+
+is_missing_role(role) if {
+	role.kind == "Role"
+	not lib.is_builtin_name(role.name)
+	role.name != "extension-apiserver-authentication-reader"
+	not data.lib.neighbours.in_namespace("rbac.authorization.k8s.io/v1", "Role")[role.name]
+}
+
+has_account(namespace, name) if data.lib.neighbours.of_namespace(namespace, "v1", "ServiceAccount")[name]
+
+# Manifests of a ServiceAccount may leave the namespace out, those of a binding for it may not.
+has_account(_, name) if data.lib.neighbours.of_namespace("", "v1", "ServiceAccount")[name]
 
 has_wildcard_target(rule) if "*" in rule.resources
 

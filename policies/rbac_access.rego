@@ -23,7 +23,7 @@ import data.lib.rights
 #   severity: high
 #   frameworks: {cis-1.12: ["5.1.2"], nsa-1.2: [rbac, secrets]}
 deny_secrets contains result if {
-	some rule in named_rules
+	some rule in rbac.named_rules
 	rights.grants(rule, rights.secrets)
 	result := graded(rule, rights.secrets, "list names in resourceNames, or remove secrets")
 }
@@ -40,7 +40,7 @@ deny_secrets contains result if {
 #   severity: high
 #   frameworks: {nsa-1.2: [rbac]}
 deny_pod_connections contains result if {
-	some rule in named_rules
+	some rule in rbac.named_rules
 	rights.grants(rule, rights.pod_connections)
 	found := concat(", ", sort(rule.resources & rights.pod_connections.resources))
 	result := graded(rule, rights.pod_connections, sprintf("remove %s", [found]))
@@ -58,7 +58,7 @@ deny_pod_connections contains result if {
 #   severity: high
 #   frameworks: {cis-1.12: ["5.1.10"], nsa-1.2: [rbac]}
 deny_node_proxy contains result if {
-	some rule in named_rules
+	some rule in rbac.named_rules
 	rights.grants(rule, rights.node_proxy)
 	result := in_cluster(rule, rights.node_proxy, "use nodes/metrics, not nodes/proxy")
 }
@@ -75,7 +75,7 @@ deny_node_proxy contains result if {
 #   severity: high
 #   frameworks: {cis-1.12: ["5.1.13"], nsa-1.2: [rbac, tokens]}
 deny_account_tokens contains result if {
-	some rule in named_rules
+	some rule in rbac.named_rules
 	rights.grants(rule, rights.account_tokens)
 	result := graded(rule, rights.account_tokens, "list names in resourceNames")
 }
@@ -92,7 +92,7 @@ deny_account_tokens contains result if {
 #   severity: high
 #   frameworks: {cis-1.12: ["5.1.12"], nsa-1.2: [rbac]}
 deny_admission_changes contains result if {
-	some rule in named_rules
+	some rule in rbac.named_rules
 	rights.grants(rule, rights.admission)
 	verbs := concat(", ", sort(rule.verbs & rights.admission.verbs))
 	result := in_cluster(rule, rights.admission, sprintf("list names in resourceNames, or remove %s", [verbs]))
@@ -110,7 +110,7 @@ deny_admission_changes contains result if {
 #   severity: high
 #   frameworks: {cis-1.12: ["5.1.11"], nsa-1.2: [rbac]}
 deny_certificate_approval contains result if {
-	some rule in named_rules
+	some rule in rbac.named_rules
 	approves(rule)
 	result := in_cluster(rule, rights.signers, "list signers in resourceNames")
 }
@@ -126,11 +126,6 @@ names_signers if {
 	some rule in rbac.rules
 	rights.allows(rule, rights.signers)
 }
-
-named_rules := [rule |
-	some rule in rbac.rules
-	not rights.is_wildcard(rule)
-]
 
 in_cluster(rule, right, change) := rbac.holder_flaw(rule, rbac.cluster_holders, right.may, change)
 

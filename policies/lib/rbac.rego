@@ -39,6 +39,13 @@ is_builtin_name(name) if {
 rules := [rule | is_role; some rule in rules_of(input)]
 
 # METADATA
+# description: The rules of the input that RBAC-01, RBAC-02 and RBAC-03 do not report for a wildcard.
+named_rules := [rule |
+	some rule in rules
+	not data.lib.rights.is_wildcard(rule)
+]
+
+# METADATA
 # description: The rules of a role, with their indices; the other values are sets.
 rules_of(role) := [rule |
 	item := role.rules[i]
@@ -60,7 +67,9 @@ subjects := [subject |
 ]
 
 # Every binding in a cluster states the namespace of a ServiceAccount; in manifests it may be left out.
-namespace_of(subject, binding) := object.get(subject, "namespace", object.get(binding, ["metadata", "namespace"], ""))
+namespace_of(subject, binding) := subject.namespace if {
+	is_string(subject.namespace)
+} else := object.get(binding, ["metadata", "namespace"], "")
 
 # METADATA
 # description: The name of the role that the input binds.
@@ -82,6 +91,12 @@ namespace_holders := {holder |
 	some binding in role_bindings
 	some holder in holders(binding)
 }
+
+# METADATA
+# description: The subjects that have the input in the whole cluster; if there are none, those that have it in namespaces.
+widest_holders := cluster_holders if {
+	count(cluster_holders) > 0
+} else := namespace_holders
 
 role_bindings := data.lib.neighbours.everywhere("rbac.authorization.k8s.io/v1", "RoleBinding") if input.kind == "ClusterRole"
 

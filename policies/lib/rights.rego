@@ -7,7 +7,7 @@ read_verbs := {"get", "list", "watch"}
 
 # METADATA
 # description: |
-#   Whether a rule is not limited by what it names. RBAC-01, RBAC-02 or RBAC-03 reports such a rule, so other rules do not.
+#   Whether RBAC-01, RBAC-02 or RBAC-03 reports a rule about Kubernetes' own resources for a wildcard. Other rules do not repeat it.
 is_wildcard(rule) if "*" in rule.verbs
 
 is_wildcard(rule) if "*" in rule.resources
