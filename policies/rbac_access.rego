@@ -31,8 +31,8 @@ deny_secrets contains result if {
 # METADATA
 # title: Connections to pods
 # description: |
-#   With exec, attach or port-forward, a subject acts as any pod, with its token and its files, past NetworkPolicies. The
-#   severity is medium if the role is bound in single namespaces only.
+#   With exec or attach, a subject acts as any pod, with its token and its files; with port-forward, it reaches ports past
+#   NetworkPolicies. The severity is medium for port-forward alone, and if the role is bound in single namespaces only.
 # related_resources:
 # - ref: https://kubernetes.io/docs/reference/access-authn-authz/authorization/#determine-the-request-verb
 # custom:
@@ -41,10 +41,26 @@ deny_secrets contains result if {
 #   frameworks: {nsa-1.2: [rbac]}
 deny_pod_connections contains result if {
 	some rule in rbac.named_rules
-	rights.grants(rule, rights.pod_connections)
-	found := concat(", ", sort(rule.resources & rights.pod_connections.resources))
-	result := graded(rule, rights.pod_connections, sprintf("remove %s", [found]))
+	rights.grants(rule, rights.pod_commands)
+	result := graded(rule, rights.pod_commands, removal(rule, rights.pod_commands))
 }
+
+deny_pod_connections contains result if {
+	some rule in rbac.named_rules
+	rights.grants(rule, pod_ports)
+	not rights.grants(rule, rights.pod_commands)
+	found := rbac.holder_flaw(rule, rbac.widest_holders, pod_ports.may, removal(rule, pod_ports))
+	result := object.union(found, {"severity": "medium"})
+}
+
+pod_ports := {
+	"may": "connect to all pods",
+	"groups": {""},
+	"resources": {"pods/portforward", "*/portforward"},
+	"verbs": {"create", "get"},
+}
+
+removal(rule, right) := sprintf("remove %s", [concat(", ", sort(rule.resources & right.resources))])
 
 # METADATA
 # title: Access to nodes/proxy

@@ -1,36 +1,13 @@
 package rbac_test
 
+import data.lib.build_rbac_test as make
 import data.lib.build_test as build
-
-role(rule) := {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "metadata": {"name": "web"}, "rules": [rule]}
-
-cluster_role(rule) := object.union(role(rule), {"kind": "ClusterRole"})
-
-named(rule, names) := object.union(rule, {"resourceNames": names})
-
-allow(groups, resources, verbs) := {"apiGroups": groups, "resources": resources, "verbs": verbs}
-
-binding(kind, role, subjects) := {
-	"apiVersion": "rbac.authorization.k8s.io/v1",
-	"kind": kind,
-	"metadata": {"name": "web"},
-	"roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role},
-	"subjects": subjects,
-}
-
-group(name) := {"kind": "Group", "apiGroup": "rbac.authorization.k8s.io", "name": name}
-
-user(name) := {"kind": "User", "apiGroup": "rbac.authorization.k8s.io", "name": name}
-
-account(name) := {"kind": "ServiceAccount", "namespace": "shop", "name": name}
-
-everything := allow(["*"], ["*"], ["*"])
 
 # Each has a wildcard less than everything.
 few := [
-	allow([""], ["*"], ["*"]),
-	allow(["*"], ["pods"], ["*"]),
-	allow(["*"], ["*"], ["get", "list"]),
+	make.allow([""], ["*"], ["*"]),
+	make.allow(["*"], ["pods"], ["*"]),
+	make.allow(["*"], ["*"], ["get", "list"]),
 	{"nonResourceURLs": ["*"], "verbs": ["*"]},
 	{},
 ]
@@ -38,60 +15,60 @@ few := [
 # ClusterRoles by name, each with one rule beside one that grants little.
 cluster_roles(roles) := {"cluster": {"rbac.authorization.k8s.io/v1": {"ClusterRole": roles_with(roles)}}}
 
-roles_with(roles) := {name: {"rules": [allow([""], ["pods"], ["get"]), rule]} | some name, rule in roles}
+roles_with(roles) := {name: {"rules": [make.allow([""], ["pods"], ["get"]), rule]} | some name, rule in roles}
 
 own_roles(namespace, roles) := {"namespace": {namespace: {"rbac.authorization.k8s.io/v1": {"Role": roles_with(roles)}}}}
 
 # For the pages of the rules.
 examples := {
 	"deny_wildcard_verbs": {
-		"violating": role(allow(["apps"], ["deployments"], ["*"])),
-		"correct": role(allow(["apps"], ["deployments"], ["get", "list", "watch", "patch"])),
+		"violating": make.role(make.allow(["apps"], ["deployments"], ["*"])),
+		"correct": make.role(make.allow(["apps"], ["deployments"], ["get", "list", "watch", "patch"])),
 	},
 	"deny_wildcard_resources": {
-		"violating": role(allow([""], ["*"], ["get", "update"])),
-		"correct": role(allow([""], ["configmaps"], ["get", "update"])),
+		"violating": make.role(make.allow([""], ["*"], ["get", "update"])),
+		"correct": make.role(make.allow([""], ["configmaps"], ["get", "update"])),
 	},
 	"warn_wildcard_reads": {
-		"violating": role(allow([""], ["*"], ["get", "list"])),
-		"correct": role(allow([""], ["pods", "services"], ["get", "list"])),
+		"violating": make.role(make.allow([""], ["*"], ["get", "list"])),
+		"correct": make.role(make.allow([""], ["pods", "services"], ["get", "list"])),
 	},
 	"deny_escalation": {
-		"violating": cluster_role(allow(["rbac.authorization.k8s.io"], ["clusterroles"], ["get", "escalate"])),
-		"correct": cluster_role(allow(["rbac.authorization.k8s.io"], ["clusterroles"], ["get"])),
+		"violating": make.cluster_role(make.allow(["rbac.authorization.k8s.io"], ["clusterroles"], ["get", "escalate"])),
+		"correct": make.cluster_role(make.allow(["rbac.authorization.k8s.io"], ["clusterroles"], ["get"])),
 	},
 	"deny_cluster_admin": {
-		"violating": binding("ClusterRoleBinding", "cluster-admin", [user("ann")]),
-		"correct": binding("ClusterRoleBinding", "view", [user("ann")]),
+		"violating": make.binding("ClusterRoleBinding", "cluster-admin", [make.user("ann")]),
+		"correct": make.binding("ClusterRoleBinding", "view", [make.user("ann")]),
 	},
 	"deny_anonymous": {
-		"violating": binding("ClusterRoleBinding", "view", [user("ann"), user("system:anonymous")]),
-		"correct": binding("ClusterRoleBinding", "view", [user("ann")]),
+		"violating": make.binding("ClusterRoleBinding", "view", [make.user("ann"), make.user("system:anonymous")]),
+		"correct": make.binding("ClusterRoleBinding", "view", [make.user("ann")]),
 	},
 	"deny_everybody": {
-		"violating": binding("ClusterRoleBinding", "view", [group("system:authenticated")]),
-		"correct": binding("ClusterRoleBinding", "view", [group("developers")]),
+		"violating": make.binding("ClusterRoleBinding", "view", [make.group("system:authenticated")]),
+		"correct": make.binding("ClusterRoleBinding", "view", [make.group("developers")]),
 	},
 }
 
 test_wildcard_verbs if {
 	every rule in [
-		allow([""], ["pods"], ["*"]),
-		allow(["apps"], ["deployments"], ["get", "*"]),
+		make.allow([""], ["pods"], ["*"]),
+		make.allow(["apps"], ["deployments"], ["get", "*"]),
 		{"nonResourceURLs": ["/healthz"], "verbs": ["*"]},
 	] {
-		count(data.rbac.deny_wildcard_verbs) == 1 with input as role(rule)
-		count(data.rbac.deny_wildcard_verbs) == 1 with input as cluster_role(rule)
+		count(data.rbac.deny_wildcard_verbs) == 1 with input as make.role(rule)
+		count(data.rbac.deny_wildcard_verbs) == 1 with input as make.cluster_role(rule)
 	}
 	every rule in [
-		allow([""], ["pods"], ["get", "delete"]),
-		allow(["*"], ["*"], ["get"]),
-		allow([""], ["pods"], null),
-		allow(["*"], ["*"], ["*"]),
-		allow(["*"], ["deployments"], ["*"]),
+		make.allow([""], ["pods"], ["get", "delete"]),
+		make.allow(["*"], ["*"], ["get"]),
+		make.allow([""], ["pods"], null),
+		make.allow(["*"], ["*"], ["*"]),
+		make.allow(["*"], ["deployments"], ["*"]),
 		{},
 	] {
-		count(data.rbac.deny_wildcard_verbs) == 0 with input as role(rule)
+		count(data.rbac.deny_wildcard_verbs) == 0 with input as make.role(rule)
 	}
 	every rules in [null, []] {
 		count(data.rbac.deny_wildcard_verbs) == 0 with input as {
@@ -104,41 +81,41 @@ test_wildcard_verbs if {
 
 test_wildcard_resources if {
 	every rule in [
-		allow([""], ["*"], ["create"]),
-		allow(["apps"], ["*"], ["get", "update"]),
-		allow(["*"], ["deployments"], ["patch"]),
-		allow(["*"], ["*"], ["*"]),
-		allow([""], ["pods", "*"], ["deletecollection"]),
+		make.allow([""], ["*"], ["create"]),
+		make.allow(["apps"], ["*"], ["get", "update"]),
+		make.allow(["*"], ["deployments"], ["patch"]),
+		make.allow(["*"], ["*"], ["*"]),
+		make.allow([""], ["pods", "*"], ["deletecollection"]),
 	] {
-		count(data.rbac.deny_wildcard_resources) == 1 with input as role(rule)
-		count(data.rbac.deny_wildcard_resources) == 1 with input as cluster_role(rule)
+		count(data.rbac.deny_wildcard_resources) == 1 with input as make.role(rule)
+		count(data.rbac.deny_wildcard_resources) == 1 with input as make.cluster_role(rule)
 	}
 	every rule in [
-		allow([""], ["pods"], ["create"]),
-		allow(["*"], ["*"], ["get", "list", "watch"]),
-		allow(["*"], ["deployments"], ["get"]),
-		allow(["apps"], ["*/scale"], ["update"]),
-		allow([""], ["*"], []),
+		make.allow([""], ["pods"], ["create"]),
+		make.allow(["*"], ["*"], ["get", "list", "watch"]),
+		make.allow(["*"], ["deployments"], ["get"]),
+		make.allow(["apps"], ["*/scale"], ["update"]),
+		make.allow([""], ["*"], []),
 	] {
-		count(data.rbac.deny_wildcard_resources) == 0 with input as role(rule)
+		count(data.rbac.deny_wildcard_resources) == 0 with input as make.role(rule)
 	}
-	fields := data.rbac.deny_wildcard_resources with input as role(allow(["*", "apps"], ["deployments"], ["patch"]))
+	fields := data.rbac.deny_wildcard_resources with input as make.role(make.allow(["*", "apps"], ["deployments"], ["patch"]))
 	fields == {{
 		"msg": "rules[0] allows changes to all apiGroups: list those that are needed",
 		"details": {"field": "rules[0].apiGroups", "value": ["*", "apps"]},
 	}}
-	both := data.rbac.deny_wildcard_resources with input as role(allow(["*"], ["*"], ["update"]))
+	both := data.rbac.deny_wildcard_resources with input as make.role(make.allow(["*"], ["*"], ["update"]))
 	build.messages(both) == {"rules[0] allows changes to all resources of all apiGroups: list those that are needed"}
 }
 
 test_wildcards_in_one_minor_group if {
-	verbs := data.rbac.deny_wildcard_verbs with input as role(allow(["metrics.example.com"], ["samples"], ["*"]))
+	verbs := data.rbac.deny_wildcard_verbs with input as make.role(make.allow(["metrics.example.com"], ["samples"], ["*"]))
 	verbs == {{
 		"msg": "rules[0] allows every verb of API group metrics.example.com: list the verbs that are needed",
 		"severity": "low",
 		"details": {"field": "rules[0].verbs", "value": ["*"]},
 	}}
-	all := data.rbac.deny_wildcard_resources with input as role(allow(["metrics.example.com"], ["*"], ["*"]))
+	all := data.rbac.deny_wildcard_resources with input as make.role(make.allow(["metrics.example.com"], ["*"], ["*"]))
 	all == {{
 		"msg": "rules[0] allows everything on all resources of API group metrics.example.com: list those that are needed",
 		"severity": "low",
@@ -148,96 +125,95 @@ test_wildcards_in_one_minor_group if {
 		"", "*", "admissionregistration.k8s.io", "apiextensions.k8s.io", "apiregistration.k8s.io", "apps", "batch",
 		"certificates.k8s.io", "rbac.authorization.k8s.io",
 	} {
-		results := data.rbac.deny_wildcard_resources with input as role(allow([group, "metrics.example.com"], ["*"], ["*"]))
+		results := data.rbac.deny_wildcard_resources with input as make.role(make.allow([group, "metrics.example.com"], ["*"], ["*"]))
 		count(results) == 1
 		every result in results { object.get(result, "severity", "as the rule's") == "as the rule's" }
 	}
 }
 
 test_wildcard_reads if {
-	every rule in [allow([""], ["*"], ["get"]), allow(["*"], ["*"], ["get", "list", "watch"])] {
-		count(data.rbac.warn_wildcard_reads) == 1 with input as role(rule)
-		count(data.rbac.warn_wildcard_reads) == 1 with input as cluster_role(rule)
+	every rule in [make.allow([""], ["*"], ["get"]), make.allow(["*"], ["*"], ["get", "list", "watch"])] {
+		count(data.rbac.warn_wildcard_reads) == 1 with input as make.role(rule)
+		count(data.rbac.warn_wildcard_reads) == 1 with input as make.cluster_role(rule)
 	}
 	every rule in [
-		allow(["apps"], ["*"], ["get"]),
-		allow(["*"], ["deployments"], ["list"]),
-		allow([""], ["*"], ["get", "update"]),
-		allow([""], ["*"], []),
+		make.allow(["apps"], ["*"], ["get"]),
+		make.allow(["*"], ["deployments"], ["list"]),
+		make.allow([""], ["*"], ["get", "update"]),
+		make.allow([""], ["*"], []),
 	] {
-		count(data.rbac.warn_wildcard_reads) == 0 with input as role(rule)
+		count(data.rbac.warn_wildcard_reads) == 0 with input as make.role(rule)
 	}
 }
 
 test_escalation if {
 	every rule, verb in {
-		allow(["rbac.authorization.k8s.io"], ["clusterroles"], ["get", "bind"]): "bind",
-		allow(["*"], ["roles"], ["get", "escalate"]): "escalate",
-		allow([""], ["users"], ["get", "impersonate"]): "impersonate",
-		allow(["authentication.k8s.io"], ["userextras/scopes"], ["impersonate"]): "impersonate",
+		make.allow(["rbac.authorization.k8s.io"], ["clusterroles"], ["get", "bind"]): "bind",
+		make.allow(["*"], ["roles"], ["get", "escalate"]): "escalate",
+		make.allow([""], ["users"], ["get", "impersonate"]): "impersonate",
+		make.allow(["authentication.k8s.io"], ["userextras/scopes"], ["impersonate"]): "impersonate",
 	} {
-		results := data.rbac.deny_escalation with input as cluster_role(rule)
+		results := data.rbac.deny_escalation with input as make.cluster_role(rule)
 		build.messages(results) == {sprintf("rules[0] allows taking rights by %s: remove the verb", [verb])}
-		results == data.rbac.deny_escalation with input as role(rule)
+		results == data.rbac.deny_escalation with input as make.role(rule)
 	}
 	every rule in [
-		allow([""], ["pods"], ["get", "create"]),
-		allow(["apis.example.com"], ["apiexports"], ["bind"]),
-		allow(["authorization.example.com"], ["users"], ["impersonate"]),
-		named(allow(["rbac.authorization.k8s.io"], ["clusterroles"], ["bind"]), ["view"]),
+		make.allow([""], ["pods"], ["get", "create"]),
+		make.allow(["apis.example.com"], ["apiexports"], ["bind"]),
+		make.allow(["authorization.example.com"], ["users"], ["impersonate"]),
+		make.named(make.allow(["rbac.authorization.k8s.io"], ["clusterroles"], ["bind"]), ["view"]),
 	] {
-		count(data.rbac.deny_escalation) == 0 with input as role(rule)
+		count(data.rbac.deny_escalation) == 0 with input as make.role(rule)
 	}
 	every names in [[], ["view", "cluster-admin"], ["system:node"]] {
-		rule := named(allow(["rbac.authorization.k8s.io"], ["clusterroles"], ["bind"]), names)
-		count(data.rbac.deny_escalation) == 1 with input as role(rule)
+		rule := make.named(make.allow(["rbac.authorization.k8s.io"], ["clusterroles"], ["bind"]), names)
+		count(data.rbac.deny_escalation) == 1 with input as make.role(rule)
 	}
-	rule := named(allow(["rbac.authorization.k8s.io"], ["clusterroles"], ["bind"]), ["view", "superuser"])
-	count(data.rbac.deny_escalation) == 1 with input as role(rule) with data.inventory as cluster_roles({"superuser": everything})
-	count(data.rbac.deny_escalation) == 0 with input as role(rule) with data.inventory as cluster_roles({"other": everything})
+	rule := make.named(make.allow(["rbac.authorization.k8s.io"], ["clusterroles"], ["bind"]), ["view", "superuser"])
+	count(data.rbac.deny_escalation) == 1 with input as make.role(rule) with data.inventory as cluster_roles({"superuser": make.everything})
+	count(data.rbac.deny_escalation) == 0 with input as make.role(rule) with data.inventory as cluster_roles({"other": make.everything})
 	every little in few {
-		count(data.rbac.deny_escalation) == 0 with input as role(rule) with data.inventory as cluster_roles({"superuser": little})
+		count(data.rbac.deny_escalation) == 0 with input as make.role(rule) with data.inventory as cluster_roles({"superuser": little})
 	}
-	results := data.rbac.deny_escalation with input as role(named(allow([""], ["users"], ["impersonate"]), ["ann"]))
+	results := data.rbac.deny_escalation with input as make.role(make.named(make.allow([""], ["users"], ["impersonate"]), ["ann"]))
 	{result.severity | some result in results} == {"low"}
 }
 
 test_builtin_roles if {
-	everything := allow(["*"], ["*"], ["*"])
 	labelled := {"metadata": {"labels": {"kubernetes.io/bootstrapping": "rbac-defaults"}}}
 	every name in ["cluster-admin", "admin", "edit", "view", "system:controller:generic-garbage-collector"] {
-		role := object.union(cluster_role(everything), {"metadata": {"name": name}})
+		role := object.union(make.cluster_role(make.everything), {"metadata": {"name": name}})
 		count(data.rbac.deny_wildcard_resources) == 0 with input as object.union(role, labelled)
 		count(data.rbac.deny_wildcard_resources) == 1 with input as role
 	}
 
 	# Anybody who creates a role can set the label.
-	count(data.rbac.deny_wildcard_resources) == 1 with input as object.union(cluster_role(everything), labelled)
+	count(data.rbac.deny_wildcard_resources) == 1 with input as object.union(make.cluster_role(make.everything), labelled)
 }
 
 test_cluster_admin if {
 	every kind in ["ClusterRoleBinding", "RoleBinding"] {
-		subjects := [user("ann"), group("developers"), account("web")]
-		results := data.rbac.deny_cluster_admin with input as binding(kind, "cluster-admin", subjects)
+		subjects := [make.user("ann"), make.group("developers"), make.account("web")]
+		results := data.rbac.deny_cluster_admin with input as make.binding(kind, "cluster-admin", subjects)
 		build.messages(results) == {
 			"user \"ann\" has the role cluster-admin: bind a role with the rights that are needed",
 			"group \"developers\" has the role cluster-admin: bind a role with the rights that are needed",
 			"serviceaccount \"web\" has the role cluster-admin: bind a role with the rights that are needed",
 		}
-		count(data.rbac.deny_cluster_admin) == 0 with input as binding(kind, "view", subjects)
-		count(data.rbac.deny_cluster_admin) == 0 with input as binding(kind, "cluster-admin", null)
+		count(data.rbac.deny_cluster_admin) == 0 with input as make.binding(kind, "view", subjects)
+		count(data.rbac.deny_cluster_admin) == 0 with input as make.binding(kind, "cluster-admin", null)
 	}
 
 	# A Role of that name in a namespace is a different role.
-	own := object.union(binding("RoleBinding", "cluster-admin", [user("ann")]), {"roleRef": {"kind": "Role"}})
+	own := object.union(make.binding("RoleBinding", "cluster-admin", [make.user("ann")]), {"roleRef": {"kind": "Role"}})
 	count(data.rbac.deny_cluster_admin) == 0 with input as own
 }
 
 test_role_that_allows_everything if {
-	subjects := [user("ann"), account("default"), group("system:masters")]
+	subjects := [make.user("ann"), make.account("default"), make.group("system:masters")]
 	every kind in ["ClusterRoleBinding", "RoleBinding"] {
-		bound := binding(kind, "superuser", subjects)
-		results := data.rbac.deny_cluster_admin with input as bound with data.inventory as cluster_roles({"superuser": everything})
+		bound := make.binding(kind, "superuser", subjects)
+		results := data.rbac.deny_cluster_admin with input as bound with data.inventory as cluster_roles({"superuser": make.everything})
 		build.messages(results) == {
 			"user \"ann\" has all rights by the ClusterRole superuser: bind a role with the rights that are needed",
 			"serviceaccount \"default\" has all rights by the ClusterRole superuser: bind a role with the rights that are needed",
@@ -245,15 +221,15 @@ test_role_that_allows_everything if {
 		every rule in few {
 			count(data.rbac.deny_cluster_admin) == 0 with input as bound with data.inventory as cluster_roles({"superuser": rule})
 		}
-		count(data.rbac.deny_cluster_admin) == 0 with input as bound with data.inventory as cluster_roles({"other": everything})
+		count(data.rbac.deny_cluster_admin) == 0 with input as bound with data.inventory as cluster_roles({"other": make.everything})
 
 		# The API server ignores a namespace in the manifest of a ClusterRole.
-		placed := {"namespace": {"shop": cluster_roles({"superuser": everything}).cluster, "bank": cluster_roles({"superuser": few[0]}).cluster}}
+		placed := {"namespace": {"shop": cluster_roles({"superuser": make.everything}).cluster, "bank": cluster_roles({"superuser": few[0]}).cluster}}
 		count(data.rbac.deny_cluster_admin) == 2 with input as bound with data.inventory as placed
 
 		# A Role of that name in a namespace is another one.
 		beside := object.union(bound, {"metadata": {"namespace": "shop"}})
-		count(data.rbac.deny_cluster_admin) == 0 with input as beside with data.inventory as own_roles("shop", {"superuser": everything})
+		count(data.rbac.deny_cluster_admin) == 0 with input as beside with data.inventory as own_roles("shop", {"superuser": make.everything})
 		empty := {"cluster": {"rbac.authorization.k8s.io/v1": {"ClusterRole": {"superuser": {"rules": null}}}}}
 		count(data.rbac.deny_cluster_admin) == 0 with input as bound with data.inventory as empty
 	}
@@ -261,56 +237,56 @@ test_role_that_allows_everything if {
 
 # RBAC-02 reports a Role of the binding's own namespace.
 test_own_role_that_allows_everything if {
-	own := object.union(binding("RoleBinding", "superuser", [user("ann")]), {"metadata": {"namespace": "shop"}, "roleRef": {"kind": "Role"}})
-	count(data.rbac.deny_cluster_admin) == 0 with input as own with data.inventory as own_roles("shop", {"superuser": everything})
-	count(data.rbac.deny_cluster_admin) == 0 with input as own with data.inventory as cluster_roles({"superuser": everything})
+	own := object.union(make.binding("RoleBinding", "superuser", [make.user("ann")]), {"metadata": {"namespace": "shop"}, "roleRef": {"kind": "Role"}})
+	count(data.rbac.deny_cluster_admin) == 0 with input as own with data.inventory as own_roles("shop", {"superuser": make.everything})
+	count(data.rbac.deny_cluster_admin) == 0 with input as own with data.inventory as cluster_roles({"superuser": make.everything})
 }
 
 test_administrators if {
-	admins := [group("system:masters"), group("kubeadm:cluster-admins")]
-	count(data.rbac.deny_cluster_admin) == 0 with input as binding("ClusterRoleBinding", "cluster-admin", admins)
+	admins := [make.group("system:masters"), make.group("kubeadm:cluster-admins")]
+	count(data.rbac.deny_cluster_admin) == 0 with input as make.binding("ClusterRoleBinding", "cluster-admin", admins)
 
 	# Subjects added to the built-in binding later are reported, and so is a user with the name of a group.
-	count(data.rbac.deny_cluster_admin) == 2 with input as binding(
+	count(data.rbac.deny_cluster_admin) == 2 with input as make.binding(
 		"ClusterRoleBinding", "cluster-admin",
-		[group("system:masters"), account("web"), user("system:masters")],
+		[make.group("system:masters"), make.account("web"), make.user("system:masters")],
 	)
 }
 
 test_anonymous if {
-	every subject in [user("system:anonymous"), group("system:unauthenticated")] {
+	every subject in [make.user("system:anonymous"), make.group("system:unauthenticated")] {
 		every kind in ["ClusterRoleBinding", "RoleBinding"] {
-			count(data.rbac.deny_anonymous) == 1 with input as binding(kind, "view", [user("ann"), subject])
+			count(data.rbac.deny_anonymous) == 1 with input as make.binding(kind, "view", [make.user("ann"), subject])
 		}
 	}
-	count(data.rbac.deny_anonymous) == 1 with input as binding("ClusterRoleBinding", "system:discovery", [group("system:unauthenticated")])
-	count(data.rbac.deny_anonymous) == 0 with input as binding("ClusterRoleBinding", "view", [user("ann"), group("system:authenticated")])
+	count(data.rbac.deny_anonymous) == 1 with input as make.binding("ClusterRoleBinding", "system:discovery", [make.group("system:unauthenticated")])
+	count(data.rbac.deny_anonymous) == 0 with input as make.binding("ClusterRoleBinding", "view", [make.user("ann"), make.group("system:authenticated")])
 }
 
 test_everybody if {
 	every name in ["system:authenticated", "system:serviceaccounts"] {
-		count(data.rbac.deny_everybody) == 1 with input as binding("ClusterRoleBinding", "view", [group(name)])
-		count(data.rbac.deny_everybody) == 1 with input as binding("RoleBinding", "view", [group(name), user("ann")])
+		count(data.rbac.deny_everybody) == 1 with input as make.binding("ClusterRoleBinding", "view", [make.group(name)])
+		count(data.rbac.deny_everybody) == 1 with input as make.binding("RoleBinding", "view", [make.group(name), make.user("ann")])
 	}
-	count(data.rbac.deny_everybody) == 0 with input as binding(
+	count(data.rbac.deny_everybody) == 0 with input as make.binding(
 		"RoleBinding", "view",
-		[group("developers"), user("system:authenticated"), user("system:serviceaccounts:shop"), account("web")],
+		[make.group("developers"), make.user("system:authenticated"), make.user("system:serviceaccounts:shop"), make.account("web")],
 	)
 }
 
-pods := group("system:serviceaccounts:shop")
+pods := make.group("system:serviceaccounts:shop")
 
 test_all_pods_of_a_namespace if {
 	every kind in ["ClusterRoleBinding", "RoleBinding"] {
 		every name in ["admin", "edit", "cluster-admin"] {
-			results := data.rbac.deny_everybody with input as binding(kind, name, [pods, account("web")])
+			results := data.rbac.deny_everybody with input as make.binding(kind, name, [pods, make.account("web")])
 			results == {{
 				"msg": "group \"system:serviceaccounts:shop\" is every pod of namespace shop with a token: bind the service accounts that need the role",
 				"details": {"field": "subjects[0]", "value": "system:serviceaccounts:shop", "role": name},
 			}}
 		}
-		bound := binding(kind, "superuser", [pods])
-		full := data.rbac.deny_everybody with input as bound with data.inventory as cluster_roles({"superuser": everything})
+		bound := make.binding(kind, "superuser", [pods])
+		full := data.rbac.deny_everybody with input as bound with data.inventory as cluster_roles({"superuser": make.everything})
 		{object.get(result, "severity", "as the rule's") | some result in full} == {"as the rule's"}
 		every inventory in [{}, cluster_roles({"superuser": few[0]})] {
 			little := data.rbac.deny_everybody with input as bound with data.inventory as inventory
@@ -319,30 +295,30 @@ test_all_pods_of_a_namespace if {
 	}
 
 	# A Role of that name in the namespace grants what its rules say.
-	own := object.union(binding("RoleBinding", "edit", [pods]), {"metadata": {"namespace": "shop"}, "roleRef": {"kind": "Role"}})
-	strong := data.rbac.deny_everybody with input as own with data.inventory as own_roles("shop", {"edit": everything})
+	own := object.union(make.binding("RoleBinding", "edit", [pods]), {"metadata": {"namespace": "shop"}, "roleRef": {"kind": "Role"}})
+	strong := data.rbac.deny_everybody with input as own with data.inventory as own_roles("shop", {"edit": make.everything})
 	{object.get(result, "severity", "as the rule's") | some result in strong} == {"as the rule's"}
-	every inventory in [{}, own_roles("shop", {"edit": few[0]}), own_roles("bank", {"edit": everything}), cluster_roles({"edit": everything})] {
+	every inventory in [{}, own_roles("shop", {"edit": few[0]}), own_roles("bank", {"edit": make.everything}), cluster_roles({"edit": make.everything})] {
 		weak := data.rbac.deny_everybody with input as own with data.inventory as inventory
 		{object.get(result, "severity", "as the rule's") | some result in weak} == {"low"}
 	}
 }
 
 test_image_pullers_of_openshift if {
-	count(data.rbac.deny_everybody) == 0 with input as binding("RoleBinding", "system:image-puller", [pods])
-	own := object.union(binding("RoleBinding", "system:image-puller", [pods]), {"roleRef": {"kind": "Role"}})
+	count(data.rbac.deny_everybody) == 0 with input as make.binding("RoleBinding", "system:image-puller", [pods])
+	own := object.union(make.binding("RoleBinding", "system:image-puller", [pods]), {"roleRef": {"kind": "Role"}})
 	count(data.rbac.deny_everybody) == 1 with input as own
-	count(data.rbac.deny_everybody) == 1 with input as binding("RoleBinding", "system:image-puller", [group("system:serviceaccounts")])
+	count(data.rbac.deny_everybody) == 1 with input as make.binding("RoleBinding", "system:image-puller", [make.group("system:serviceaccounts")])
 }
 
 test_public_roles if {
 	every name in ["system:basic-user", "system:discovery"] {
-		count(data.rbac.deny_everybody) == 0 with input as binding("ClusterRoleBinding", name, [group("system:authenticated")])
+		count(data.rbac.deny_everybody) == 0 with input as make.binding("ClusterRoleBinding", name, [make.group("system:authenticated")])
 	}
 	issuer := "system:service-account-issuer-discovery"
-	count(data.rbac.deny_everybody) == 0 with input as binding("ClusterRoleBinding", issuer, [group("system:serviceaccounts")])
+	count(data.rbac.deny_everybody) == 0 with input as make.binding("ClusterRoleBinding", issuer, [make.group("system:serviceaccounts")])
 	cluster_info := object.union(
-		binding("RoleBinding", "kubeadm:bootstrap-signer-clusterinfo", [user("system:anonymous")]),
+		make.binding("RoleBinding", "kubeadm:bootstrap-signer-clusterinfo", [make.user("system:anonymous")]),
 		{"roleRef": {"kind": "Role"}, "metadata": {"namespace": "kube-public"}},
 	)
 	count(data.rbac.deny_anonymous) == 0 with input as cluster_info
@@ -353,7 +329,7 @@ test_public_roles if {
 	] {
 		count(data.rbac.deny_anonymous) == 1 with input as object.union(cluster_info, elsewhere)
 	}
-	info := binding("ClusterRoleBinding", "system:public-info-viewer", [group("system:authenticated"), group("system:unauthenticated")])
+	info := make.binding("ClusterRoleBinding", "system:public-info-viewer", [make.group("system:authenticated"), make.group("system:unauthenticated")])
 	count(data.rbac.deny_everybody) == 0 with input as info
 	count(data.rbac.deny_anonymous) == 0 with input as info
 }

@@ -110,3 +110,20 @@ small(settings, container_settings) := pod(object.union(
 	{"containers": [object.union({"name": "web", "image": "registry.example.com/web:1.4.2"}, container_settings)]},
 	settings,
 ))
+
+# The inventory of these objects.
+inventory(objects) := {
+	"cluster": by_kind([item | some item in objects; not item.metadata.namespace]),
+	"namespace": {namespace: own |
+		some namespace in {item.metadata.namespace | some item in objects}
+		own := by_kind([item | some item in objects; item.metadata.namespace == namespace])
+	},
+}
+
+by_kind(objects) := {version: kinds |
+	some version in {item.apiVersion | some item in objects}
+	kinds := {kind: named |
+		some kind in {item.kind | some item in objects; item.apiVersion == version}
+		named := {item.metadata.name: item | some item in objects; [item.apiVersion, item.kind] == [version, kind]}
+	}
+}

@@ -111,8 +111,9 @@ holders(binding) := {holder |
 	holder := holder_name(subject, binding)
 }
 
-holder_name(subject, binding) := sprintf("serviceaccount %s/%s", [namespace_of(subject, binding), subject.name]) if {
+holder_name(subject, binding) := sprintf("serviceaccount %s", [trim_prefix(name, "/")]) if {
 	subject.kind == "ServiceAccount"
+	name := sprintf("%s/%s", [namespace_of(subject, binding), subject.name])
 }
 
 holder_name(subject, _) := sprintf("%s %s", [lower(subject.kind), subject.name]) if subject.kind in {"Group", "User"}

@@ -57,11 +57,11 @@ signers := {
 }
 
 # Before Kubernetes 1.35, the verb get is enough for a connection by WebSocket.
-pod_connections := {
+pod_commands := {
 	"rank": 6,
-	"may": "connect to all pods",
+	"may": "run commands in all pods",
 	"groups": {""},
-	"resources": {"pods/attach", "pods/exec", "pods/portforward", "*/attach", "*/exec", "*/portforward"},
+	"resources": {"pods/attach", "pods/exec", "*/attach", "*/exec"},
 	"verbs": {"create", "get"},
 }
 
@@ -101,7 +101,7 @@ client_signers := {"kubernetes.io/*", "kubernetes.io/kube-apiserver-client", "ku
 # METADATA
 # description: All rights of a rule from which others follow, by rank, as sentences about its subject.
 powers(rule) := (({[0, "do everything"] | allows_everything([rule])} | {[1, "take all rights"] | takes_all_rights(rule)}) | {[signers.rank, signers.may] | approves_clients(rule)}) | {[right.rank, right.may] |
-	some right in [node_proxy, account_tokens, admission, pod_connections, secrets]
+	some right in [node_proxy, account_tokens, admission, pod_commands, secrets]
 	grants(rule, right)
 }
 
