@@ -134,8 +134,14 @@ deny_certificate_approval contains result if {
 approves(rule) if rights.approves_clients(rule)
 
 approves(rule) if {
-	rights.grants(rule, rights.certificate_approvals)
+	rights.grants(rule, approvals)
 	not names_signers
+}
+
+approvals := {
+	"groups": {"certificates.k8s.io"},
+	"resources": {"certificatesigningrequests/approval", "*/approval"},
+	"verbs": {"patch", "update"},
 }
 
 names_signers if {
