@@ -45,6 +45,18 @@ examples := {
 		"violating": make.binding("ClusterRoleBinding", "view", [make.user("ann"), make.user("system:anonymous")]),
 		"correct": make.binding("ClusterRoleBinding", "view", [make.user("ann")]),
 	},
+	"deny_masters_group": {
+		"violating": make.binding("ClusterRoleBinding", "view", [make.group("system:masters")]),
+		"correct": make.binding("ClusterRoleBinding", "view", [make.group("developers")]),
+	},
+	"deny_default_account": {
+		"violating": make.binding("ClusterRoleBinding", "view", [make.account("default")]),
+		"correct": make.binding("ClusterRoleBinding", "view", [make.account("web")]),
+	},
+	"deny_missing_reference": {
+		"violating": make.binding("ClusterRoleBinding", "viewer", [make.user("ann")]),
+		"correct": make.binding("ClusterRoleBinding", "view", [make.user("ann")]),
+	},
 	"deny_everybody": {
 		"violating": make.binding("ClusterRoleBinding", "view", [make.group("system:authenticated")]),
 		"correct": make.binding("ClusterRoleBinding", "view", [make.group("developers")]),
