@@ -102,8 +102,8 @@ known := {
 # title: Token without use
 # description: |
 #   A token that grants nothing only serves an intruder. Reported is a ServiceAccount that no binding names, directly or by a
-#   group, and whose token pods mount. Not reported are default ServiceAccounts (SA-01), and accounts whose annotations, or
-#   those of their pods, connect them with another identity.
+#   group, and whose token pods mount by default. Not reported are default ServiceAccounts (SA-01), and accounts that Vault,
+#   OpenShift or a cloud knows, by their annotations or those of their pods.
 # custom:
 #   id: SA-03
 #   severity: low
@@ -123,9 +123,9 @@ warn_unused_token contains result if {
 	}
 }
 
-# Annotations by which other systems recognise a pod by its token.
-is_identity(metadata) if {
-	some key, _ in metadata.annotations
+# Accounts and pods with these annotations are recognised elsewhere by their token.
+is_identity(annotated) if {
+	some key, _ in annotated.annotations
 	some prefix in {
 		"azure.workload.identity/", "eks.amazonaws.com/", "iam.gke.io/", "serviceaccounts.openshift.io/",
 		"vault.hashicorp.com/",
@@ -134,10 +134,17 @@ is_identity(metadata) if {
 }
 
 is_mounted if {
-	users := [pod | some pod in data.lib.pods.beside; accounts.name(pod.spec) == input.metadata.name]
 	some pod in users
 	accounts.automount(pod.spec) == null
+	every user in users {
+		not is_identity(user)
+	}
 }
+
+users := [pod |
+	some pod in data.lib.pods.beside
+	accounts.name(pod.spec) == input.metadata.name
+]
 
 is_bound if {
 	some binding in neighbours.everywhere("rbac.authorization.k8s.io/v1", "ClusterRoleBinding")

@@ -1,13 +1,34 @@
 package service_accounts_test
 
+import data.lib.build_rbac_test as make
 import data.lib.build_test as build
 
-# For the pages of the rules.
+# For the pages of the rules; `beside` are the other objects of the example.
 examples := {
 	"warn_default_token": {
 		"violating": build.small({}, {}),
 		"correct": build.small({"automountServiceAccountToken": false}, {}),
 	},
+	"deny_powerful_pod": {
+		"violating": build.small({"serviceAccountName": "web"}, {}),
+		"correct": build.small({"serviceAccountName": "web", "automountServiceAccountToken": false}, {}),
+		"beside": [make.binding("ClusterRoleBinding", "edit", [make.account("web")])],
+	},
+	"warn_unused_token": {
+		"violating": own_account,
+		"correct": object.union(own_account, {"automountServiceAccountToken": false}),
+		"beside": [build.small({"serviceAccountName": "web"}, {})],
+	},
+}
+
+own_account := {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "web"}}
+
+test_examples if {
+	every name in ["deny_powerful_pod", "warn_unused_token"] {
+		inventory := build.inventory(examples[name].beside)
+		count(data.service_accounts[name]) == 1 with input as examples[name].violating with data.inventory as inventory
+		count(data.service_accounts[name]) == 0 with input as examples[name].correct with data.inventory as inventory
+	}
 }
 
 test_default_account if {

@@ -2,7 +2,8 @@
 # title: Pods of a namespace
 # description: |
 #   Finds the pods of a namespace and the workloads that create pods, also those that are scaled to zero, and those of some custom
-#   kinds with a template at the same place. Each result is an object with the keys `kind`, `name`, `labels` and `spec`; the last two are those of the pod.
+#   kinds with a template at the same place. Each result is an object with the keys `kind`, `name`, `labels`, `annotations` and
+#   `spec`; the last three are those of the pod.
 package lib.pods
 
 # METADATA
@@ -83,6 +84,7 @@ entry(kind, item, pod) := {
 	"kind": kind,
 	"name": item.metadata.name,
 	"labels": data.lib.selectors.labels(object.get(pod, "metadata", {})),
+	"annotations": object.get(pod, ["metadata", "annotations"], {}),
 	"spec": pod.spec,
 }
 

@@ -46,7 +46,7 @@ test_objects_of_a_kind if {
 test_without_namespaces if {
 	store := build.inventory([build.deployment({})])
 	found := pods.beside with input as {"metadata": {"name": "web"}} with data.inventory as store
-	found == {{"kind": "Deployment", "name": "web", "labels": {"app": "web"}, "spec": {}}}
+	found == {{"kind": "Deployment", "name": "web", "labels": {"app": "web"}, "annotations": {}, "spec": {}}}
 }
 
 test_labels_may_be_left_out if {
