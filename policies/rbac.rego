@@ -38,7 +38,6 @@ deny_wildcard_verbs contains result if {
 deny_wildcard_resources contains result if {
 	some rule in lib.rules
 	count(rule.verbs - rights.read_verbs) > 0
-	has_wildcard_target(rule)
 	fields := [field | some field in ["resources", "apiGroups"]; "*" in rule[field]]
 	text := sprintf("allows %s %s%s: list those that are needed", [changes(rule), concat(" of all ", fields), in_groups(rule)])
 	result := graded(rule, lib.rule_flaw(rule, fields[0], rule[fields[0]], text))

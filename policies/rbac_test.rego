@@ -133,6 +133,8 @@ test_wildcards_in_one_minor_group if {
 		"severity": "low",
 		"details": {"field": "rules[0].resources", "value": ["*"]},
 	}}
+	urls := data.rbac.deny_wildcard_verbs with input as make.role({"nonResourceURLs": ["*"], "verbs": ["*"]})
+	{object.get(result, "severity", "as the rule's") | some result in urls} == {"as the rule's"}
 	every group in {
 		"", "*", "admissionregistration.k8s.io", "apiextensions.k8s.io", "apiregistration.k8s.io", "apps", "batch",
 		"certificates.k8s.io", "rbac.authorization.k8s.io",
@@ -189,6 +191,14 @@ test_escalation if {
 	}
 	results := data.rbac.deny_escalation with input as make.role(make.named(make.allow([""], ["users"], ["impersonate"]), ["ann"]))
 	{result.severity | some result in results} == {"low"}
+	every strong in [
+		make.allow([""], ["users"], ["impersonate"]),
+		make.named(make.allow([""], ["users"], ["impersonate"]), ["admin"]),
+		make.named(make.allow(["", "rbac.authorization.k8s.io"], ["clusterroles", "users"], ["escalate", "impersonate"]), ["ann"]),
+	] {
+		found := data.rbac.deny_escalation with input as make.role(strong)
+		{object.get(result, "severity", "as the rule's") | some result in found} == {"as the rule's"}
+	}
 }
 
 test_builtin_roles if {
@@ -306,7 +316,10 @@ test_all_pods_of_a_namespace if {
 		}
 	}
 
-	# A Role of that name in the namespace grants what its rules say.
+	# A Role of that name in the namespace grants what its rules say, but not to a binding for a ClusterRole.
+	other := make.in_namespace("shop", make.binding("RoleBinding", "superuser", [pods]))
+	none := data.rbac.deny_everybody with input as other with data.inventory as own_roles("shop", {"superuser": make.everything})
+	{object.get(result, "severity", "as the rule's") | some result in none} == {"low"}
 	own := object.union(make.binding("RoleBinding", "edit", [pods]), {"metadata": {"namespace": "shop"}, "roleRef": {"kind": "Role"}})
 	strong := data.rbac.deny_everybody with input as own with data.inventory as own_roles("shop", {"edit": make.everything})
 	{object.get(result, "severity", "as the rule's") | some result in strong} == {"as the rule's"}

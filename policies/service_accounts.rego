@@ -64,10 +64,7 @@ holds_token(spec) if {
 	not accounts.is_static
 }
 
-holds_token(spec) if {
-	spec.automountServiceAccountToken == false
-	accounts.mounts_token
-}
+holds_token(_) if accounts.mounts_token
 
 # The ClusterRoles that a ServiceAccount of the input's namespace has in the whole cluster. This is evaluated for every pod, so
 # it compares the name first, and reads only the roles that it finds.

@@ -93,6 +93,7 @@ test_other_subjects_and_bindings if {
 		make.group("web"),
 		{"kind": "ServiceAccount", "name": "web", "namespace": "bank"},
 		{"kind": "ServiceAccount", "name": "web"},
+		object.union(make.account("web"), {"kind": "User"}),
 		{},
 	] {
 		count(powerful(pod, build.inventory([roles, make.binding("ClusterRoleBinding", "web", [subject])]))) == 0
@@ -231,11 +232,14 @@ test_token_that_a_group_uses if {
 		{"kind": "ServiceAccount", "name": "web", "namespace": "bank"},
 		{"kind": "ServiceAccount", "name": "system:authenticated", "namespace": "shop"},
 		make.user("web"),
+		object.union(make.account("web"), {"kind": "User"}),
 		make.group("system:serviceaccounts:bank"),
 		make.user("system:serviceaccount:shop:api"),
 		{},
 	] {
-		count(unused(service_account, [pod, make.binding("ClusterRoleBinding", "view", [subject])])) == 1
+		every kind in ["ClusterRoleBinding", "RoleBinding"] {
+			count(unused(service_account, [pod, make.binding(kind, "view", [subject])])) == 1
+		}
 	}
 }
 
