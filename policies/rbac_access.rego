@@ -25,7 +25,7 @@ import data.lib.rights
 deny_secrets contains result if {
 	some rule in rbac.named_rules
 	rights.grants(rule, rights.secrets)
-	result := graded(rule, rights.secrets, "list names in resourceNames, or remove secrets")
+	result := graded(rule, rights.secrets, "name them in resourceNames")
 }
 
 # METADATA
@@ -111,7 +111,7 @@ deny_admission_changes contains result if {
 	some rule in rbac.named_rules
 	rights.grants(rule, rights.admission)
 	verbs := concat(", ", sort(rule.verbs & rights.admission.verbs))
-	result := in_cluster(rule, rights.admission, sprintf("list names in resourceNames, or remove %s", [verbs]))
+	result := in_cluster(rule, rights.admission, sprintf("remove %s, or set resourceNames", [verbs]))
 }
 
 # METADATA

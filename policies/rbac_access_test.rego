@@ -69,12 +69,12 @@ test_examples if {
 
 test_messages if {
 	every rule, message in {
-		secrets: "read all Secrets: list names in resourceNames, or remove secrets",
+		secrets: "read all Secrets: name them in resourceNames",
 		exec: "run commands in all pods: remove pods/exec",
 		ports: "connect to all pods: remove pods/portforward",
 		proxy: "run commands on all nodes: use nodes/metrics, not nodes/proxy",
 		tokens: "create tokens of all ServiceAccounts: list names in resourceNames",
-		webhooks: "change all admission: list names in resourceNames, or remove update",
+		webhooks: "change all admission: remove update, or set resourceNames",
 		signers: "approve client certificates: list signers in resourceNames",
 		approval: "approve client certificates: list signers in resourceNames",
 	} {
@@ -85,7 +85,7 @@ test_messages if {
 test_whole_result if {
 	role := {"rules": [make.allow([""], ["pods"], ["get"]), make.allow([""], ["secrets", "configmaps"], ["list"])]}
 	with_bindings(object.union(make.cluster_role({}), role), [to_account]) == {{
-		"msg": "rules[1] lets serviceaccount shop/web read all Secrets: list names in resourceNames, or remove secrets",
+		"msg": "rules[1] lets serviceaccount shop/web read all Secrets: name them in resourceNames",
 		"details": {"field": "rules[1].resources", "value": ["configmaps", "secrets"], "subjects": ["serviceaccount shop/web"]},
 	}}
 }
@@ -278,7 +278,7 @@ test_subjects if {
 test_several_subjects if {
 	many := [make.user("d"), make.user("b"), make.user("system:kube-scheduler"), make.user("a"), make.user("c")]
 	some result in with_bindings(make.cluster_role(secrets), [make.binding("ClusterRoleBinding", "web", many)])
-	result.msg == "rules[0] lets user a and others read all Secrets: list names in resourceNames, or remove secrets"
+	result.msg == "rules[0] lets user a and others read all Secrets: name them in resourceNames"
 	result.details.subjects == ["user a", "user b", "user c"]
 }
 
