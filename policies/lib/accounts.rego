@@ -4,14 +4,20 @@
 package lib.accounts
 
 # METADATA
-# description: The name of a pod's ServiceAccount. `serviceAccount` is the field's old name, still served beside the new one.
-name(spec) := name if {
+# description: |
+#   The ServiceAccount of a pod, and the field that names it. `serviceAccount` is the field's old name, still served beside the
+#   new one.
+named(spec) := {"field": "serviceAccountName", "name": name} if {
 	name := spec.serviceAccountName
 	not name in {null, ""}
-} else := name if {
+} else := {"field": "serviceAccount", "name": name} if {
 	name := spec.serviceAccount
 	not name in {null, ""}
-} else := "default"
+} else := {"field": "serviceAccountName", "name": "default"}
+
+# METADATA
+# description: The name of a pod's ServiceAccount.
+name(spec) := named(spec).name
 
 # METADATA
 # description: The pod's setting about its token; null leaves the decision to the ServiceAccount.

@@ -57,20 +57,6 @@ owners := array.concat([{"list": "", "index": 0, "name": "", "spec": spec}], con
 # description: The name of a container or volume; an incomplete manifest may have none.
 name(part) := object.get(part, "name", "")
 
-# METADATA
-# description: |
-#   The name of the pod's ServiceAccount, and the field that has it. `serviceAccount` is the field's old name, still served
-#   beside the new one.
-service_account := {"field": "serviceAccountName", "name": name} if {
-	name := spec.serviceAccountName
-	not name in {null, ""}
-} else := {"field": "serviceAccount", "name": name} if {
-	name := spec.serviceAccount
-	not name in {null, ""}
-} else := {"field": "serviceAccountName", "name": "default"} if {
-	spec
-}
-
 is_windows if spec.os.name == "windows"
 
 # METADATA

@@ -98,18 +98,3 @@ test_user_namespace if {
 	not data.lib.workload.in_user_namespace with input as build.pod({"hostUsers": null})
 	not data.lib.workload.in_user_namespace with input as build.pod({})
 }
-
-test_service_account if {
-	every fields, account in {
-		{}: {"field": "serviceAccountName", "name": "default"},
-		{"serviceAccountName": null, "serviceAccount": ""}: {"field": "serviceAccountName", "name": "default"},
-		{"serviceAccountName": "", "serviceAccount": null}: {"field": "serviceAccountName", "name": "default"},
-		{"serviceAccountName": "web", "serviceAccount": "api"}: {"field": "serviceAccountName", "name": "web"},
-		{"serviceAccount": "api"}: {"field": "serviceAccount", "name": "api"},
-	} {
-		every workload in build.workloads(fields) {
-			data.lib.workload.service_account == account with input as workload
-		}
-	}
-	not data.lib.workload.service_account with input as {"apiVersion": "v1", "kind": "Service", "spec": {}}
-}

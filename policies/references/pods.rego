@@ -18,7 +18,7 @@ package references.pods
 #   severity: high
 #   lookups: complete
 deny_missing_service_account contains result if {
-	account := data.lib.workload.service_account
+	account := data.lib.accounts.named(data.lib.workload.spec)
 	account.name != "default"
 	not data.lib.neighbours.is_beside("v1", "ServiceAccount", account.name)
 	msg := sprintf("ServiceAccount \"%v\" does not exist: create it, or correct %s", [account.name, account.field])
