@@ -1,6 +1,6 @@
 # METADATA
 # title: Secrets
-# description: Passwords, tokens and keys belong in Secrets, not in the objects that use them.
+# description: Passwords, tokens and keys belong in Secrets, not in ConfigMaps or in the objects that use them.
 # related_resources:
 # - ref: https://kubernetes.io/docs/concepts/configuration/secret/
 package secrets
@@ -9,8 +9,9 @@ package secrets
 # title: Secret in an environment variable
 # description: |
 #   Everybody who can read the workload can read the value, and it ends up wherever manifests are stored. A variable counts if
-#   its name is that of a secret, or if its value is a URL with a password or a private key. Paths, references, switches and
-#   numbers do not count, and what looks like the name of a Secret has a low severity. The result does not contain the value.
+#   its name is that of a secret, or if its value is a URL with a password, a private key or a token of a known form. Paths,
+#   references, switches and numbers do not count, and what may be the name of a Secret has a low severity. The result does not
+#   contain the value.
 # related_resources:
 # - ref: https://kubernetes.io/docs/tasks/inject-data-application/distribute-credentials-secure/
 # custom:
@@ -29,43 +30,98 @@ deny_literal_secret contains result if {
 	result := object.union(flaw, severity(variable))
 }
 
+# METADATA
+# title: Secret in a ConfigMap
+# description: |
+#   More people and programs can read ConfigMaps than Secrets, and ConfigMaps are not encrypted at rest as Secrets can be. Keys
+#   that are named like a secret count, settings in YAML, JSON and lines `name=value`, URLs with a password, private keys and
+#   tokens of a known form. Paths, references, placeholders, switches and numbers do not count, nor do words that may be a name,
+#   except as passwords. The result does not contain the value.
+# related_resources:
+# - ref: https://kubernetes.io/docs/concepts/configuration/configmap/
+# - ref: https://kubernetes.io/docs/concepts/security/secrets-good-practices/
+# custom:
+#   id: SEC-02
+#   severity: high
+#   frameworks: {nsa-1.2: [secrets]}
+deny_config_map contains result if {
+	input.kind == "ConfigMap"
+	input.apiVersion == "v1"
+	some key, text in input.data
+	is_string(text)
+	some found in in_entry(key, text)
+	result := {
+		"msg": sprintf("key \"%s\" holds %s as plain text: move it to a Secret", [key, found]),
+		"details": {"field": sprintf("data[\"%s\"]", [key]), "value": found},
+	}
+}
+
+in_entry(key, text) := {"a secret"} if {
+	data.lib.credentials.is_certain(key, trim_space(text))
+} else := in_file(key, text)
+
+in_file(key, text) := data.lib.credentials.forms(statements) | {sprintf("the secret %s", [name]) |
+	# Code and documentation contain assignments that set no secret.
+	regex.match(`^[^.]*$|\.(conf|config|cfg|cnf|env|ini|json|properties|sh|toml|ya?ml)$`, key)
+	some name in data.lib.credentials.in_settings(statements)
+} if {
+	# Comments contain examples.
+	statements := regex.replace(text, `(?m)^[ \t]*(#|//|;).*$`, "")
+}
+
+# METADATA
+# title: Secret in a command line
+# description: |
+#   Everybody who can read the workload can read its command lines, and so can other processes, in /proc. Flags and variables
+#   that are named like a secret count, URLs with a password, private keys and tokens of a known form, in commands, arguments,
+#   probes and lifecycle hooks. What SEC-02 leaves out is left out here, too. The result does not contain the value.
+# related_resources:
+# - ref: https://kubernetes.io/docs/tasks/inject-data-application/define-command-argument-container/#use-environment-variables-to-define-arguments
+# - ref: https://kubernetes.io/docs/tasks/inject-data-application/distribute-credentials-secure/
+# custom:
+#   id: SEC-03
+#   severity: high
+#   frameworks: {nsa-1.2: [secrets]}
+deny_command_line contains result if {
+	some container in data.lib.workload.containers
+	some path in command_paths
+	words := object.get(container.spec, path, [])
+	some i, _ in words
+	some found in in_word(words, i)
+	field := sprintf("%s[%d]", [concat(".", path), i])
+	result := data.lib.workload.flaw(
+		container, field, found,
+		sprintf("has %s in %s: write $(NAME), with a variable from a Secret", [found, field]),
+	)
+}
+
+command_paths := [
+	["command"],
+	["args"],
+	["livenessProbe", "exec", "command"],
+	["readinessProbe", "exec", "command"],
+	["startupProbe", "exec", "command"],
+	["lifecycle", "postStart", "exec", "command"],
+	["lifecycle", "preStop", "exec", "command"],
+]
+
+in_word(words, i) := data.lib.credentials.forms(words[i]) | {sprintf("the secret %s", [name]) |
+	some name in data.lib.credentials.in_command(phrase(words, i))
+}
+
+# A flag, with the word after it.
+phrase(words, i) := sprintf("%s %s", [words[i], words[i + 1]]) if {
+	startswith(words[i], "-")
+	data.lib.credentials.is_secret_name(words[i])
+	is_string(words[i + 1])
+} else := words[i]
+
 is_secret(variable) if {
-	is_secret_name(variable.name)
-	is_literal(variable)
+	data.lib.credentials.is_secret_name(variable.name)
+	data.lib.credentials.is_literal(variable.name, variable.value)
 }
 
-# A password in a URL; a reference such as $(PASSWORD) is none.
-is_secret(variable) if regex.match(`^[A-Za-z][A-Za-z0-9+.-]*://[^/?#@\s:]*:[^/?#@\s$][^/?#@\s]*@`, variable.value)
-
-is_secret(variable) if regex.match(`-----BEGIN ([A-Z]+ )*PRIVATE KEY-----`, variable.value)
-
-is_secret_name(name) if {
-	regex.match(`(password|passwd|passphrase|secret|token|credentials?|(api|access|private|secret|signing|encryption)[_.-]?key|secret_key_base|(^|[_.-])(pass|pwd))([_.-]value)?$`, lower(name))
-
-	# The name of an etcd cluster.
-	not endswith(lower(name), "initial_cluster_token")
-}
-
-is_literal(variable) if {
-	value := variable.value
-
-	# A switch, as in ALLOW_EMPTY_PASSWORD=yes.
-	not lower(value) in {"", "false", "no", "off", "on", "true", "yes"}
-
-	# References to other variables, or to a store that a webhook or a controller reads.
-	not regex.match(`^(\$\([^()]+\))+$`, value)
-	not regex.match(`^(vault:|ref\+|awssm:|>>vault:)`, value)
-
-	# A file that holds the secret.
-	not regex.match(`^(/[A-Za-z0-9_.@-]+)+/?$`, value)
-	not is_count(variable)
-}
-
-# A limit or a switch, as in MAX_TOKEN=4096. Passwords may consist of digits.
-is_count(variable) if {
-	regex.match(`^[0-9]+([.][0-9]+)?$`, variable.value)
-	not regex.match(`(password|passwd|passphrase|pass|pwd)([_.-]value)?$`, lower(variable.name))
-}
+is_secret(variable) if count(data.lib.credentials.forms(variable.value)) > 0
 
 # Words without digits may be the name of a Secret, as in IMAGE_PULL_SECRET=regcred.
 severity(variable) := {"severity": "low"} if is_object_name(variable)
