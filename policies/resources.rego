@@ -17,7 +17,7 @@ package resources
 #   severity: medium
 #   lookups: optional
 deny_missing_memory_limit contains result if {
-	some container in sized_containers
+	some container in data.lib.workload.main_containers
 	not is_limited(container.spec)
 	not is_limited(data.lib.workload.spec)
 	result := memory_flaw(container)
@@ -33,7 +33,7 @@ deny_missing_memory_limit contains result if {
 #   severity: low
 #   lookups: optional
 warn_missing_requests contains result if {
-	some container in sized_containers
+	some container in data.lib.workload.main_containers
 	missing := [resource |
 		some resource in ["cpu", "memory"]
 		not data.lib.requests.is_requested(container.spec, resource)
@@ -78,16 +78,3 @@ request_flaw(container, missing, []) := object.union(
 	),
 	{"severity": "info"},
 )
-
-sized_containers := [container |
-	some container in data.lib.workload.containers
-	is_sized(container)
-]
-
-is_sized(container) if container.list == "containers"
-
-# Ephemeral containers cannot have resources, and other init containers run for a short time.
-is_sized(container) if {
-	container.list == "initContainers"
-	container.spec.restartPolicy == "Always"
-}

@@ -54,6 +54,18 @@ containers := [owner |
 owners := array.concat([{"list": "", "index": 0, "name": "", "spec": spec}], containers)
 
 # METADATA
+# description: |
+#   The containers that run as long as the pod: the main ones, and init containers that are sidecars (`restartPolicy: Always`).
+main_containers := [container | some container in containers; is_main(container)]
+
+is_main(container) if container.list == "containers"
+
+is_main(container) if {
+	container.list == "initContainers"
+	container.spec.restartPolicy == "Always"
+}
+
+# METADATA
 # description: The name of a container or volume; an incomplete manifest may have none.
 name(part) := object.get(part, "name", "")
 
@@ -62,6 +74,27 @@ is_windows if spec.os.name == "windows"
 # METADATA
 # description: If `hostUsers` is false, root in the container is an unprivileged user on the node.
 in_user_namespace if spec.hostUsers == false
+
+# METADATA
+# description: |
+#   Whether a container may run as root, outside of a user namespace: neither its settings nor those of the pod exclude it.
+may_be_root(container) if {
+	not in_user_namespace
+	effective(container, "runAsUser") in {0, null}
+
+	# The kubelet refuses to start it as root.
+	not effective(container, "runAsNonRoot") == true
+}
+
+# The setting of a container takes precedence over that of the pod; null means unset.
+effective(container, setting) := value if {
+	value := container.spec.securityContext[setting]
+	value != null
+} else := object.get(spec, ["securityContext", setting], null)
+
+# METADATA
+# description: Whether another object owns this one, usually as its controller.
+is_owned(object) if count(object.metadata.ownerReferences) > 0
 
 # METADATA
 # description: The result for one owner; `text` follows its name in the message.

@@ -98,3 +98,50 @@ test_user_namespace if {
 	not data.lib.workload.in_user_namespace with input as build.pod({"hostUsers": null})
 	not data.lib.workload.in_user_namespace with input as build.pod({})
 }
+
+test_main_containers if {
+	spec := {
+		"containers": [{"name": "a"}],
+		"initContainers": [{"name": "b"}, {"name": "c", "restartPolicy": "Always"}, {"name": "d", "restartPolicy": null}],
+		"ephemeralContainers": [{"name": "e"}, {"name": "f", "restartPolicy": "Always"}],
+	}
+	names := {container.name | some container in data.lib.workload.main_containers} with input as build.pod(spec)
+	names == {"a", "c"}
+}
+
+possible_roots(pod, container) := names if {
+	names := {found.name | some found in data.lib.workload.containers; data.lib.workload.may_be_root(found)} with input as build.pod(object.union({"containers": [object.union({"name": "web"}, container)]}, pod))
+}
+
+test_possible_roots if {
+	every settings in [
+		{},
+		{"runAsUser": 0},
+		{"runAsUser": null, "runAsNonRoot": null},
+		{"runAsNonRoot": false},
+		{"runAsUser": 0, "runAsNonRoot": false},
+	] {
+		possible_roots({}, build.context(settings)) == {"web"}
+		possible_roots(build.context(settings), {}) == {"web"}
+	}
+	possible_roots(build.context({"runAsUser": 1000}), build.context({"runAsUser": 0})) == {"web"}
+	possible_roots(build.context({"runAsNonRoot": true}), build.context({"runAsNonRoot": false})) == {"web"}
+	possible_roots({"securityContext": null, "hostUsers": true}, {"securityContext": null}) == {"web"}
+}
+
+test_no_roots if {
+	every settings in [{"runAsUser": 1000}, {"runAsNonRoot": true}, {"runAsUser": 1000, "runAsNonRoot": false}, {"runAsUser": 0, "runAsNonRoot": true}] {
+		possible_roots({}, build.context(settings)) == set()
+		possible_roots(build.context(settings), {}) == set()
+		possible_roots(build.context({"runAsUser": 0, "runAsNonRoot": false}), build.context(settings)) == set()
+	}
+	possible_roots({"hostUsers": false}, build.context({"runAsUser": 0})) == set()
+}
+
+test_owned if {
+	data.lib.workload.is_owned({"metadata": {"ownerReferences": [{"kind": "Node", "name": "a"}]}})
+	every references in [null, []] {
+		not data.lib.workload.is_owned({"metadata": {"ownerReferences": references}})
+	}
+	not data.lib.workload.is_owned({"metadata": {}})
+}
