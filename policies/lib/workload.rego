@@ -93,6 +93,17 @@ effective(container, setting) := value if {
 } else := object.get(spec, ["securityContext", setting], null)
 
 # METADATA
+# description: |
+#   The path on the node that a container mounts of a hostPath volume, without the link from /var/run to /run.
+mounted(volume, mount) := regex.replace(path, `^/var/run(/|$)`, "/run$1") if {
+	joined := concat("/", [part |
+		some part in [volume.hostPath.path, object.get(mount, "subPath", null), object.get(mount, "subPathExpr", null)]
+		is_string(part)
+	])
+	path := sprintf("/%s", [concat("/", [name | some name in split(joined, "/"); not name in {"", "."}])])
+}
+
+# METADATA
 # description: Whether another object owns this one, usually as its controller.
 is_owned(object) if count(object.metadata.ownerReferences) > 0
 

@@ -145,3 +145,16 @@ test_owned if {
 	}
 	not data.lib.workload.is_owned({"metadata": {}})
 }
+
+test_mounted_paths if {
+	every expected, given in {
+		"/run/a": [{"path": "/var/run/a/"}, {}],
+		"/run": [{"path": "/var/run"}, {"subPath": null}],
+		"/var/running": [{"path": "/var/running"}, {}],
+		"/": [{"path": "//."}, {}],
+		"/etc/ssl": [{"path": "/etc"}, {"subPath": "ssl"}],
+		"/etc/$(NAME)": [{"path": "/etc"}, {"subPathExpr": "$(NAME)"}],
+	} {
+		data.lib.workload.mounted({"hostPath": given[0]}, given[1]) == expected
+	}
+}
