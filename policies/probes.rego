@@ -38,21 +38,9 @@ warn_missing_liveness contains result if {
 	)
 }
 
-graded(found) := found if is_behind_service
+graded(found) := found if data.lib.services.select_pod
 
-graded(found) := object.union(found, {"severity": "info"}) if not is_behind_service
-
-is_behind_service if {
-	labels := data.lib.workload.holder.metadata.labels
-	some service in data.lib.neighbours.in_namespace("v1", "Service")
-	every key, value in service.spec.selector {
-		labels[key] == value
-	}
-
-	# A Service without selector has no pods of its own, and one of this type none at all.
-	count(service.spec.selector) > 0
-	object.get(service.spec, "type", "ClusterIP") != "ExternalName"
-}
+graded(found) := object.union(found, {"severity": "info"}) if not data.lib.services.select_pod
 
 lasting_containers := [container |
 	is_lasting

@@ -11,3 +11,14 @@ has_port(service, port) if {
 	some each in service.spec.ports
 	port in {each.port, object.get(each, "name", "")}
 }
+
+# METADATA
+# description: |
+#   Whether a Service in the namespace of the input selects the pod of a workload. A Service without selector has no pods of its
+#   own, and one of the type ExternalName none at all.
+select_pod if {
+	labels := data.lib.workload.holder.metadata.labels
+	some service in data.lib.neighbours.in_namespace("v1", "Service")
+	data.lib.selectors.matches_map(service.spec.selector, labels)
+	object.get(service.spec, "type", "ClusterIP") != "ExternalName"
+}
