@@ -1,7 +1,6 @@
 package availability_test
 
 import data.lib.build_test as build
-import data.lib.pods_test
 import data.lib.scaling_test
 
 # For the pages of the rules.
@@ -23,7 +22,7 @@ least(value) := budget({"minAvailable": value, "selector": {"matchLabels": {"app
 
 deployment(replicas) := scaling_test.workload("Deployment", {"replicas": replicas})
 
-shop(objects) := {"namespace": {"shop": pods_test.inventory(objects)}}
+shop(objects) := {"namespace": {"shop": build.by_kind(objects)}}
 
 count_of(item, objects) := count(results) if {
 	results := data.availability.deny_blocking_budget with input as item with data.inventory as shop(objects)
@@ -106,15 +105,15 @@ test_pods_that_are_not_selected if {
 		count_of(budget({"minAvailable": 1, "selector": selector}), [deployment(1)]) == 0
 	}
 	count_of(budget({"minAvailable": 1, "selector": {}}), [deployment(1)]) == 1
-	bank := {"namespace": {"bank": pods_test.inventory([deployment(1)])}}
-	every store in [bank, {"cluster": pods_test.inventory([deployment(1)])}] {
+	bank := {"namespace": {"bank": build.by_kind([deployment(1)])}}
+	every store in [bank, {"cluster": build.by_kind([deployment(1)])}] {
 		results := data.availability.deny_blocking_budget with input as least(1) with data.inventory as store
 		count(results) == 0
 	}
 }
 
 test_manifests_without_namespace if {
-	store := {"cluster": pods_test.inventory([build.deployment({})])}
+	store := {"cluster": build.by_kind([build.deployment({})])}
 	anywhere := {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "web"}, "spec": least(1).spec}
 	results := data.availability.deny_blocking_budget with input as anywhere with data.inventory as store
 	count(results) == 1

@@ -18,8 +18,8 @@ package resources
 #   lookups: optional
 deny_missing_memory_limit contains result if {
 	some container in data.lib.workload.main_containers
-	not is_limited(container.spec)
-	not is_limited(data.lib.workload.spec)
+	not data.lib.resources.is_limited(container.spec, "memory")
+	not data.lib.resources.is_limited(data.lib.workload.spec, "memory")
 	result := memory_flaw(container)
 }
 
@@ -36,21 +36,18 @@ warn_missing_requests contains result if {
 	some container in data.lib.workload.main_containers
 	missing := [resource |
 		some resource in ["cpu", "memory"]
-		not data.lib.requests.is_requested(container.spec, resource)
-		not data.lib.requests.is_requested(data.lib.workload.spec, resource)
+		not data.lib.resources.is_requested(container.spec, resource)
+		not data.lib.resources.is_requested(data.lib.workload.spec, resource)
 	]
 	count(missing) > 0
-	result := request_flaw(container, missing, [resource | some resource in missing; not resource in data.lib.requests.default_requests])
+	result := request_flaw(container, missing, [resource | some resource in missing; not resource in data.lib.resources.default_requests])
 }
-
-# Null means unset.
-is_limited(spec) if spec.resources.limits.memory != null
 
 memory_flaw(container) := data.lib.workload.flaw(
 	container, "resources.limits.memory", null,
 	"has no memory limit: set resources.limits.memory",
 ) if {
-	not "memory" in data.lib.requests.default_limits
+	not "memory" in data.lib.resources.default_limits
 }
 
 memory_flaw(container) := object.union(
@@ -60,7 +57,7 @@ memory_flaw(container) := object.union(
 	),
 	{"severity": "info"},
 ) if {
-	"memory" in data.lib.requests.default_limits
+	"memory" in data.lib.resources.default_limits
 }
 
 # `lacking` are those of the missing requests that no LimitRange sets either.

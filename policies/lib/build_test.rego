@@ -81,24 +81,6 @@ with_container(patch) := [workload |
 # Pods with a setting of the main container changed.
 pod_with_container(patch) := pod(object.union(spec, {"containers": [object.union(container, patch)]}))
 
-# The inventory of these objects.
-inventory(objects) := {
-	"namespace": {namespace: versions |
-		namespace := objects[_].metadata.namespace
-		versions := by_version([item | some item in objects; item.metadata.namespace == namespace])
-	},
-	"cluster": by_version([item | some item in objects; not item.metadata.namespace]),
-}
-
-by_version(objects) := {version: kinds |
-	version := objects[_].apiVersion
-	kinds := {kind: names |
-		objects[i].apiVersion == version
-		kind := objects[i].kind
-		names := {item.metadata.name: item | some item in objects; item.apiVersion == version; item.kind == kind}
-	}
-}
-
 context(settings) := {"securityContext": settings}
 
 messages(results) := {result.msg | some result in results}

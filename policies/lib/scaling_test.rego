@@ -1,7 +1,6 @@
 package lib.scaling_test
 
 import data.lib.build_test as build
-import data.lib.pods_test
 import data.lib.scaling
 
 workload(kind, spec) := object.union(
@@ -16,7 +15,7 @@ autoscaler(version, kind, name, limits) := {
 	"spec": object.union({"scaleTargetRef": {"apiVersion": "apps/v1", "kind": kind, "name": name}}, limits),
 }
 
-shop(objects) := {"namespace": {"shop": pods_test.inventory(objects)}}
+shop(objects) := {"namespace": {"shop": build.by_kind(objects)}}
 
 least(item, objects) := found if {
 	found := scaling.least_replicas(item) with input as item with data.inventory as shop(objects)
@@ -49,7 +48,7 @@ test_autoscalers_of_others if {
 		least(item, [other]) == 5
 		not scaling.is_autoscaled(item) with input as item with data.inventory as shop([other])
 	}
-	elsewhere := {"namespace": {"bank": pods_test.inventory([autoscaler("autoscaling/v2", "Deployment", "web", {"minReplicas": 2})])}}
+	elsewhere := {"namespace": {"bank": build.by_kind([autoscaler("autoscaling/v2", "Deployment", "web", {"minReplicas": 2})])}}
 	scaling.least_replicas(item) == 5 with input as item with data.inventory as elsewhere
 }
 

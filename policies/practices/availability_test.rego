@@ -1,7 +1,6 @@
 package practices.availability_test
 
 import data.lib.build_test as build
-import data.lib.pods_test
 import data.lib.scaling_test
 
 import data.practices.availability
@@ -95,7 +94,7 @@ host_port := {"template": {"spec": {"containers": [{"name": "web", "ports": [{"c
 
 # How many results a rule has for manifests without a namespace.
 results_of(rule, item, objects) := count(results) if {
-	results := availability[rule] with input as item with data.inventory as {"cluster": pods_test.inventory(objects)}
+	results := availability[rule] with input as item with data.inventory as {"cluster": build.by_kind(objects)}
 }
 
 test_examples if {
@@ -122,7 +121,7 @@ test_missing_budget if {
 test_budget_of_another_namespace if {
 	item := object.union(small({"replicas": 2}), {"metadata": {"namespace": "shop"}})
 	results_of("warn_missing_budget", item, [budget]) == 1
-	shop := {"namespace": {"shop": pods_test.inventory([budget])}}
+	shop := {"namespace": {"shop": build.by_kind([budget])}}
 	count(availability.warn_missing_budget) == 0 with input as item with data.inventory as shop
 }
 
@@ -176,7 +175,7 @@ test_spread_replicas if {
 
 test_single_replica if {
 	every spec in [{"replicas": 1}, {}, {"replicas": null}, {"replicas": 1, "strategy": {"type": "RollingUpdate"}}] {
-		results := availability.warn_single_replica with input as small(spec) with data.inventory as {"cluster": pods_test.inventory([service])}
+		results := availability.warn_single_replica with input as small(spec) with data.inventory as {"cluster": build.by_kind([service])}
 		results == {{
 			"msg": "the Service has only one pod, which stops when its node is drained: set spec.replicas to 2 or more",
 			"details": {"field": "spec.replicas", "value": 1},
@@ -244,7 +243,7 @@ test_protected_broken_pods if {
 recreated(spec) := small(object.union({"replicas": 2, "strategy": {"type": "Recreate"}}, spec))
 
 test_recreate if {
-	results := availability.warn_recreate with input as recreated({}) with data.inventory as {"cluster": pods_test.inventory([service])}
+	results := availability.warn_recreate with input as recreated({}) with data.inventory as {"cluster": build.by_kind([service])}
 	results == {{
 		"msg": "each rollout stops all pods of the Service at once: set spec.strategy.type: RollingUpdate",
 		"details": {"field": "spec.strategy.type", "value": "Recreate"},
@@ -274,7 +273,7 @@ test_recreate_on_purpose if {
 }
 
 test_replicas_by_an_autoscaler if {
-	store := {"namespace": {"shop": pods_test.inventory([scaling_test.autoscaler("autoscaling/v2", "Deployment", "web", {"minReplicas": 2})])}}
+	store := {"namespace": {"shop": build.by_kind([scaling_test.autoscaler("autoscaling/v2", "Deployment", "web", {"minReplicas": 2})])}}
 	item := object.union(small({}), {"metadata": {"namespace": "shop"}})
 	count(availability.warn_unspread_replicas) == 1 with input as item with data.inventory as store
 }

@@ -45,9 +45,9 @@ deny_missing_request contains result if {
 	pod := target.spec.template.spec
 	some container in pod.containers
 	is_measured(container, measure)
-	not data.lib.requests.is_requested(container, measure.resource)
-	not data.lib.requests.is_requested(pod, measure.resource)
-	not measure.resource in data.lib.requests.default_requests
+	not data.lib.resources.is_requested(container, measure.resource)
+	not data.lib.resources.is_requested(pod, measure.resource)
+	not measure.resource in data.lib.resources.default_requests
 	result := {
 		"msg": sprintf("container \"%v\" of the target has no %s request, so its utilization is unknown: set resources.requests.%s", [data.lib.workload.name(container), measure.resource, measure.resource]),
 		"details": {"field": measure.field, "value": measure.resource, "container": data.lib.workload.name(container)},

@@ -1,0 +1,37 @@
+# METADATA
+# title: "Practices: probes"
+# description: How probes are set. Off by default, because the right values depend on the application.
+# related_resources:
+# - ref: https://kubernetes.io/docs/concepts/configuration/liveness-readiness-startup-probes/
+package practices.probes
+
+# METADATA
+# title: Identical probes
+# description: |
+#   If the liveness probe fails as soon as the readiness probe, a container under load is restarted instead of relieved. Not reported
+#   if the liveness probe fails later, by its period and threshold.
+# related_resources:
+# - ref: https://kubernetes.io/docs/tasks/configure-pod-container/configure-liveness-readiness-startup-probes/
+# custom:
+#   id: PRB-03
+#   severity: low
+warn_identical_probes contains result if {
+	some container in data.lib.workload.containers
+	liveness := container.spec.livenessProbe
+	readiness := container.spec.readinessProbe
+	handler(liveness) == handler(readiness)
+	handler(liveness) != {}
+	tolerance(liveness) <= tolerance(readiness)
+	result := data.lib.workload.flaw(
+		container, "livenessProbe", handler(liveness),
+		"is restarted by the same probe that stops its traffic: raise livenessProbe.failureThreshold",
+	)
+}
+
+handler(probe) := {type: probe[type] |
+	some type in ["exec", "grpc", "httpGet", "tcpSocket"]
+	probe[type] != null
+}
+
+# The seconds in which a probe has to fail. Null means unset.
+tolerance(probe) := data.lib.selectors.given(probe, "periodSeconds", 10) * data.lib.selectors.given(probe, "failureThreshold", 3)
