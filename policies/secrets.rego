@@ -21,7 +21,6 @@ deny_literal_secret contains result if {
 	some container in data.lib.workload.containers
 	variable := container.spec.env[i]
 	is_string(variable.name)
-	is_string(variable.value)
 	is_secret(variable)
 	flaw := data.lib.workload.flaw(
 		container, sprintf("env[%d].value", [i]), variable.name,
@@ -48,7 +47,6 @@ deny_config_map contains result if {
 	input.kind == "ConfigMap"
 	input.apiVersion == "v1"
 	some key, text in input.data
-	is_string(text)
 	some found in in_entry(key, text)
 	result := {
 		"msg": sprintf("key \"%s\" holds %s as plain text: move it to a Secret", [key, found]),
@@ -109,11 +107,9 @@ in_word(words, i) := data.lib.credentials.forms(words[i]) | {sprintf("the secret
 	some name in data.lib.credentials.in_command(phrase(words, i))
 }
 
-# A flag, with the word after it.
+# A flag that is named like a secret, with the word after it.
 phrase(words, i) := sprintf("%s %s", [words[i], words[i + 1]]) if {
-	startswith(words[i], "-")
 	data.lib.credentials.is_secret_name(words[i])
-	is_string(words[i + 1])
 } else := words[i]
 
 is_secret(variable) if {

@@ -74,6 +74,8 @@ test_no_literals if {
 		{"name": "DB_PASSWORD", "value": null},
 		{"name": "DB_PASSWORD", "value": "$(SHARED_PASSWORD)"},
 		{"name": "ALLOW_EMPTY_PASSWORD", "value": "yes"},
+		{"name": "DB_PASSWORD", "value": 123456},
+		{"name": null, "value": "redis://:hunter2@cache:6379"},
 		{"name": "REQUIRE_TOKEN", "value": "True"},
 		{"name": "DB_PASSWORD", "valueFrom": {"secretKeyRef": {"name": "db", "key": "password"}}},
 	] {
@@ -108,6 +110,7 @@ test_secrets_by_name_and_by_value if {
 		{"name": "DB_PASSWORD", "value": "/hunter 2"},
 		{"name": "JWT_SIGNING_SECRET_VALUE", "value": "s3cr3t"},
 		{"name": "JWT_SECRET", "value": "s3cr3t"},
+		{"name": "API_TOKEN", "value": "regcred"},
 		{"name": "DATABASE_URL", "value": "postgres://app:hunter2@db/app"},
 		{"name": "REDIS", "value": "redis://:hunter2@cache:6379"},
 		{"name": "SSH_KEY", "value": "-----BEGIN OPENSSH PRIVATE KEY-----"},

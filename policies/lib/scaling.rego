@@ -7,8 +7,8 @@ package lib.scaling
 
 # METADATA
 # description: The fewest replicas of a workload; undefined if a manifest has no number there.
-least_replicas(workload) := min(minima(workload)) if {
-	is_autoscaled(workload)
+least_replicas(workload) := fewest if {
+	fewest := min(minima(workload))
 } else := number(workload.spec, "replicas")
 
 # METADATA
