@@ -46,6 +46,10 @@ is_in_cluster(version, kind, name) if {
 }
 
 # METADATA
+# description: The objects of a cluster-scoped kind, by name; undefined if there are none.
+of_cluster(version, kind) := data.inventory.cluster[version][kind]
+
+# METADATA
 # description: The objects of a kind in all namespaces, and those without a namespace.
 everywhere(version, kind) := array.concat(
 	[found | found := data.inventory.cluster[version][kind][_]],

@@ -23,6 +23,19 @@ of_namespace(namespace) := {entry(kind, item, pod_of(kind, item)) |
 
 # METADATA
 # description: |
+#   The pods of a namespace that run, or that a workload keeps running: as of_namespace, without workloads that are scaled to
+#   zero or suspended, and without finished pods and Jobs. What a workload created is left out, because that workload is a result,
+#   too. The key `creator` is the topmost creator that is known, such as `Deployment/web`.
+running_in(namespace) := {found |
+	some kind in kinds
+	some item in objects(namespace, kind)
+	not is_of_workload(item)
+	not is_idle(kind, item)
+	found := object.union(entry(kind, item, pod_of(kind, item)), {"creator": creator(kind, item)})
+}
+
+# METADATA
+# description: |
 #   The kinds, also some custom ones with a template at the same place. A search for one object finds it sooner in those that are
 #   few, which come first.
 kinds := [
@@ -88,6 +101,30 @@ entry(kind, item, pod) := {
 	"spec": pod.spec,
 }
 
+controller(item) := [owner | some owner in item.metadata.ownerReferences; owner.controller == true][0]
+
+is_of_workload(item) if {
+	owner := controller(item)
+	owner.kind in (data.lib.workload.template_kinds | {"CronJob"})
+	owner.apiVersion in data.lib.workload.versions
+}
+
+is_idle(_, item) if item.spec.replicas == 0
+
+is_idle(_, item) if item.spec.suspend == true
+
+is_idle("Pod", item) if item.status.phase in {"Failed", "Succeeded"}
+
+is_idle("Job", item) if {
+	some condition in item.status.conditions
+	condition.type in {"Complete", "Failed"}
+	condition.status == "True"
+}
+
+creator(_, item) := sprintf("%v/%v", [controller(item).kind, controller(item).name])
+
+creator(kind, item) := sprintf("%s/%s", [kind, item.metadata.name]) if not controller(item)
+
 # METADATA
 # description: |
 #   Whether the selector of a Service selects a pod. Labels that pods get while they run count as those of a template.
@@ -105,8 +142,13 @@ is_given_later(key, labels) if {
 	is_late(key)
 }
 
+is_late(key) if key in late_labels
+
+# Labels for the pod that leads.
+is_late(key) if regex.match(`(?i)(active|leader|master|primary|role)$`, key)
+
 # Labels that Kubernetes gives to the pods of workloads.
-is_late(key) if key in {
+late_labels := {
 	"apps.kubernetes.io/pod-index",
 	"batch.kubernetes.io/controller-uid",
 	"batch.kubernetes.io/job-completion-index",
@@ -116,5 +158,29 @@ is_late(key) if key in {
 	"statefulset.kubernetes.io/pod-name",
 }
 
-# Labels for the pod that leads.
-is_late(key) if regex.match(`(?i)(active|leader|master|primary|role)$`, key)
+# METADATA
+# description: |
+#   Whether a LabelSelector names a label that only single or short-lived pods have. There may be none at the moment, and no
+#   template has that label.
+is_short_lived(selector) if {
+	some key in selected_keys(selector)
+	key in late_labels
+}
+
+is_short_lived(selector) if {
+	some key in selected_keys(selector)
+	some prefix in short_lived
+	startswith(key, prefix)
+}
+
+# Labels of pods that other controllers create for a task.
+short_lived := {
+	"acme.cert-manager.io/",
+	"actions.github.com/",
+	"job.runner.gitlab.com/",
+	"sparkoperator.k8s.io/",
+	"tekton.dev/",
+	"workflows.argoproj.io/",
+}
+
+selected_keys(selector) := {key | some key, _ in selector.matchLabels} | {key | key := selector.matchExpressions[_].key}

@@ -97,3 +97,85 @@ test_a_template_with_another_value_of_such_a_label if {
 	selected({"app": "web", "role": "follower"}, [role]) == {"Deployment"}
 	selected({"app": "web", "role": "leader"}, [role]) == set()
 }
+
+owned_by(version, kind, patch) := object.union(
+	object.union(build.pod({}), {"metadata": {"ownerReferences": [{"apiVersion": version, "kind": kind, "name": "main", "controller": true}]}}),
+	patch,
+)
+
+creators(objects) := found if {
+	found := {item.creator | some item in pods.running_in("shop")} with data.inventory as build.inventory(in_shop(objects))
+}
+
+test_what_runs if {
+	every workload in workloads {
+		creators([workload]) == {sprintf("%s/web", [workload.kind])}
+	}
+	every patch in [
+		{"spec": {"replicas": 1}},
+		{"spec": {"replicas": null}},
+		{"spec": {"suspend": false}},
+		{"metadata": {"ownerReferences": null}},
+		{"status": {"phase": "Running"}},
+	] {
+		creators([object.union(build.deployment({}), patch)]) == {"Deployment/web"}
+		creators([object.union(build.pod({}), patch)]) == {"Pod/web"}
+	}
+	job := build.templated("batch/v1", "Job", {})
+	every conditions in [
+		null,
+		[{"type": "Complete", "status": "False"}],
+		[{"type": "Suspended", "status": "True"}],
+	] {
+		creators([object.union(job, {"status": {"conditions": conditions}})]) == {"Job/web"}
+	}
+}
+
+test_what_does_not_run if {
+	job := build.templated("batch/v1", "Job", {})
+	every idle in [
+		object.union(build.deployment({}), {"spec": {"replicas": 0}}),
+		object.union(build.cron_job({}), {"spec": {"suspend": true}}),
+		object.union(job, {"status": {"conditions": [{"type": "Complete", "status": "True"}]}}),
+		object.union(job, {"status": {"conditions": [{"type": "SuccessCriteriaMet", "status": "True"}, {"type": "Failed", "status": "True"}]}}),
+		object.union(build.pod({}), {"status": {"phase": "Succeeded"}}),
+		object.union(build.pod({}), {"status": {"phase": "Failed"}}),
+	] {
+		creators([idle]) == set()
+	}
+}
+
+# Only kinds with such a status are finished by it.
+test_status_of_other_kinds if {
+	creators([object.union(build.deployment({}), {"status": {"phase": "Failed"}})]) == {"Deployment/web"}
+	progress := {"status": {"conditions": [{"type": "Complete", "status": "True"}]}}
+	creators([object.union(build.deployment({}), progress)]) == {"Deployment/web"}
+}
+
+test_creators if {
+	every owner in [["apps/v1", "ReplicaSet"], ["v1", "ReplicationController"], ["batch/v1", "Job"], ["batch/v1", "CronJob"]] {
+		creators([owned_by(owner[0], owner[1], {})]) == set()
+	}
+	every owner in [["apps.kruise.io/v1beta1", "StatefulSet"], ["db.example.com/v1", "Cluster"]] {
+		creators([owned_by(owner[0], owner[1], {})]) == {sprintf("%s/main", [owner[1]])}
+	}
+	reference := {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "main"}
+	every references in [[reference], [object.union(reference, {"controller": false})], [object.union(reference, {"controller": null})]] {
+		creators([owned_by("v1", "Node", {"metadata": {"ownerReferences": references}})]) == {"Pod/web"}
+	}
+}
+
+test_short_lived if {
+	every selector in [
+		{"matchLabels": {"acme.cert-manager.io/http01-solver": "true"}},
+		{"matchLabels": {"app": "web", "workflows.argoproj.io/workflow": "a"}},
+		{"matchExpressions": [{"key": "tekton.dev/pipelineRun", "operator": "Exists"}]},
+		{"matchLabels": {"statefulset.kubernetes.io/pod-name": "db-0"}},
+		{"matchLabels": null, "matchExpressions": [{"key": "job-name", "operator": "Exists"}]},
+	] {
+		pods.is_short_lived(selector)
+	}
+	every selector in [{}, null, {"matchLabels": {"app": "web"}}, {"matchExpressions": [{"key": "app", "operator": "Exists"}]}] {
+		not pods.is_short_lived(selector)
+	}
+}

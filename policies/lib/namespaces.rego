@@ -1,0 +1,79 @@
+# METADATA
+# title: Namespaces
+# description: For rules that report a Namespace because of what is in it, and for selectors of Namespaces.
+package lib.namespaces
+
+# METADATA
+# description: The Namespaces of Kubernetes itself.
+system := {"kube-node-lease", "kube-public", "kube-system"}
+
+# METADATA
+# description: |
+#   The name of the input, if it is a Namespace for applications; undefined for the Namespaces of Kubernetes itself and for one that
+#   is being deleted.
+name := input.metadata.name if {
+	input.kind == "Namespace"
+	input.apiVersion == "v1"
+	not input.metadata.name in system
+	object.get(input.metadata, "deletionTimestamp", null) == null
+}
+
+# METADATA
+# description: Whether the Namespace of that name contains pods or workloads, also if they are scaled to zero or finished.
+is_used if has("v1", "Pod")
+
+is_used if has("v1", "ReplicationController")
+
+is_used if has("apps/v1", "DaemonSet")
+
+is_used if has("apps/v1", "Deployment")
+
+is_used if has("apps/v1", "ReplicaSet")
+
+is_used if has("apps/v1", "StatefulSet")
+
+is_used if has("batch/v1", "CronJob")
+
+is_used if has("batch/v1", "Job")
+
+# METADATA
+# description: Whether the Namespace of that name contains objects of a kind.
+has(version, kind) if count(data.lib.neighbours.of_namespace(name, version, kind)) > 0
+
+# METADATA
+# description: Whether a LabelSelector selects a Namespace.
+selects_any(selector) if {
+	found := selector.matchLabels[name_label]
+	exists(found)
+	data.lib.selectors.matches(selector, labels(found))
+}
+
+# Not the loop for every selector: a cluster may have thousands of Namespaces.
+selects_any(selector) if {
+	not selector.matchLabels[name_label]
+	some found, _ in data.lib.neighbours.of_cluster("v1", "Namespace")
+	data.lib.selectors.matches(selector, labels(found))
+}
+
+selects_any(selector) if {
+	not selector.matchLabels[name_label]
+	some found in built_in
+	data.lib.selectors.matches(selector, labels(found))
+}
+
+# METADATA
+# description: The labels of a Namespace, with the one that the API server sets.
+labels(found) := object.union(own_labels(found), {name_label: found})
+
+name_label := "kubernetes.io/metadata.name"
+
+# Namespaces that every cluster has.
+built_in := system | {"default"}
+
+exists(found) if found in built_in
+
+exists(found) if data.lib.neighbours.of_cluster("v1", "Namespace")[found]
+
+own_labels(found) := own if {
+	own := data.lib.selectors.labels(data.lib.neighbours.of_cluster("v1", "Namespace")[found].metadata)
+} else := {}
