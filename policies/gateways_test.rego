@@ -37,8 +37,8 @@ examples := {"deny_plain_listener": {
 	"beside": {"violating": [route({}, [serving])], "correct": [route({}, [serving])]},
 }}
 
-results(object, objects) := found if {
-	found := data.gateways.deny_plain_listener with input as object with data.inventory as build.inventory(objects)
+results(item, objects) := found if {
+	found := data.gateways.deny_plain_listener with input as item with data.inventory as build.inventory(objects)
 }
 
 served(settings, objects) := results(gateway([listener(settings)]), objects)

@@ -8,15 +8,20 @@ package ingress
 # METADATA
 # title: TLS
 # description: |
-#   Without TLS, anybody on the network path can read and change what users send. Annotations by which a controller of a cloud
-#   or of Traefik serves HTTPS count as TLS, unless they make it serve HTTP, too, without a redirect.
+#   Without TLS, everyone on the network path can read and change what users send. Annotations by which a controller of a cloud
+#   or of Traefik serves HTTPS count as TLS, unless they make it serve HTTP, too, without a redirect. An Ingress that only answers
+#   challenges for certificates is not reported.
+# related_resources:
+# - ref: https://kubernetes.io/docs/concepts/services-networking/ingress/#tls
 # custom:
 #   id: NET-03
 #   severity: high
+#   frameworks: {nsa-1.2: [encryption]}
 deny_missing_tls contains result if {
 	is_ingress
 	count(tls) == 0
 	not has_certificate
+	not answers_challenges
 	result := {
 		"msg": "ingress serves without TLS: set spec.tls with a certificate's secretName",
 		"details": {"field": "spec.tls", "value": null},
@@ -26,9 +31,12 @@ deny_missing_tls contains result if {
 # METADATA
 # title: Hosts outside of TLS
 # description: A host in a rule that no entry of spec.tls lists is served without TLS.
+# related_resources:
+# - ref: https://kubernetes.io/docs/concepts/services-networking/ingress/#tls
 # custom:
 #   id: NET-04
 #   severity: medium
+#   frameworks: {nsa-1.2: [encryption]}
 warn_uncovered_host contains result if {
 	is_ingress
 	count(tls) > 0
@@ -41,6 +49,37 @@ warn_uncovered_host contains result if {
 		"msg": sprintf("ingress serves %s without TLS: add the host to spec.tls", [called(rule.host)]),
 		"details": {"field": sprintf("spec.rules[%d].host", [rule.index]), "value": rule.host},
 	}
+}
+
+# METADATA
+# title: Snippets of configuration
+# description: |
+#   A snippet becomes part of the configuration of ingress-nginx or of the controller of nginx.org. With it, those who may change
+#   an Ingress run code in the controller, which reads the Secrets of all Namespaces (CVE-2021-25742). Its text is not shown.
+# related_resources:
+# - ref: https://kubernetes.github.io/ingress-nginx/user-guide/nginx-configuration/annotations-risk/
+# - ref: https://github.com/kubernetes/ingress-nginx/issues/7837
+# custom:
+#   id: NET-07
+#   severity: high
+deny_snippet contains result if {
+	is_ingress
+	some name in snippets
+	is_text(input.metadata.annotations[name])
+	result := {
+		"msg": sprintf("annotation \"%s\" runs code in the ingress controller: remove it", [name]),
+		"details": {"field": sprintf("metadata.annotations[\"%s\"]", [name])},
+	}
+}
+
+snippets := {
+	"nginx.ingress.kubernetes.io/auth-snippet",
+	"nginx.ingress.kubernetes.io/configuration-snippet",
+	"nginx.ingress.kubernetes.io/modsecurity-snippet",
+	"nginx.ingress.kubernetes.io/server-snippet",
+	"nginx.ingress.kubernetes.io/stream-snippet",
+	"nginx.org/location-snippets",
+	"nginx.org/server-snippets",
 }
 
 versions := {"extensions/v1beta1", "networking.k8s.io/v1", "networking.k8s.io/v1beta1"}
@@ -57,6 +96,9 @@ has_certificate if {
 }
 
 has_certificate if lower(input.metadata.annotations["traefik.ingress.kubernetes.io/router.tls"]) == "true"
+
+# The entry point of that name serves HTTPS in Traefik's chart and in k3s.
+has_certificate if input.metadata.annotations["traefik.ingress.kubernetes.io/router.entrypoints"] == "websecure"
 
 # Without listen-ports, a load balancer of AWS with a certificate serves HTTPS only.
 has_certificate if {
@@ -86,6 +128,15 @@ alb_protocols := {protocol |
 	ports := json.unmarshal(input.metadata.annotations["alb.ingress.kubernetes.io/listen-ports"])
 	some port in ports
 	some protocol, _ in port
+}
+
+# Certificate authorities request the answer without TLS.
+answers_challenges if {
+	paths := [object.get(path, "path", "") | path := input.spec.rules[_].http.paths[_]]
+	count(paths) > 0
+	every path in paths {
+		startswith(path, "/.well-known/acme-challenge/")
+	}
 }
 
 is_text(value) if {

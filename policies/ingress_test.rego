@@ -27,6 +27,64 @@ examples := {
 		"violating": served({"tls": [{"hosts": ["www.example.com"], "secretName": "shop-tls"}]}),
 		"correct": served({"tls": [{"hosts": ["www.example.com", "shop.example.com"], "secretName": "shop-tls"}]}),
 	},
+	"deny_snippet": {
+		"violating": annotated({"nginx.ingress.kubernetes.io/configuration-snippet": "more_set_headers \"X-Frame-Options: DENY\";"}),
+		"correct": annotated({"nginx.ingress.kubernetes.io/proxy-body-size": "8m"}),
+	},
+}
+
+annotated(annotations) := object.union(
+	served({"tls": [{"hosts": ["shop.example.com"], "secretName": "shop-tls"}]}),
+	{"metadata": {"annotations": annotations}},
+)
+
+test_snippets if {
+	every name in [
+		"nginx.ingress.kubernetes.io/auth-snippet",
+		"nginx.ingress.kubernetes.io/configuration-snippet",
+		"nginx.ingress.kubernetes.io/modsecurity-snippet",
+		"nginx.ingress.kubernetes.io/server-snippet",
+		"nginx.ingress.kubernetes.io/stream-snippet",
+		"nginx.org/location-snippets",
+		"nginx.org/server-snippets",
+	] {
+		results := data.ingress.deny_snippet with input as annotated({name: "proxy_set_header Authorization \"Bearer s3cr3t\";"})
+		results == {{
+			"msg": sprintf("annotation \"%s\" runs code in the ingress controller: remove it", [name]),
+			"details": {"field": sprintf("metadata.annotations[\"%s\"]", [name])},
+		}}
+		every empty in ["", " ", null, true] {
+			count(data.ingress.deny_snippet) == 0 with input as annotated({name: empty})
+		}
+	}
+}
+
+test_no_snippets if {
+	every annotations in [null, {}, {"nginx.ingress.kubernetes.io/rewrite-target": "/"}, {"example.com/server-snippet": "return 200;"}] {
+		count(data.ingress.deny_snippet) == 0 with input as annotated(annotations)
+	}
+	snippet := {"nginx.ingress.kubernetes.io/server-snippet": "return 200;"}
+	every patch in [{"kind": "VirtualServer"}, {"apiVersion": "example.com/v1"}] {
+		count(data.ingress.deny_snippet) == 0 with input as object.union(annotated(snippet), patch)
+	}
+}
+
+test_two_snippets if {
+	both := {"nginx.ingress.kubernetes.io/server-snippet": "return 200;", "nginx.org/server-snippets": "return 200;"}
+	count(data.ingress.deny_snippet) == 2 with input as annotated(both)
+}
+
+for_paths(paths) := ingress({"rules": [{"host": "shop.example.com", "http": {"paths": [{"path": path} | some path in paths]}}]})
+
+test_challenges_for_certificates if {
+	challenge := "/.well-known/acme-challenge/abc"
+	count(data.ingress.deny_missing_tls) == 0 with input as for_paths([challenge])
+	count(data.ingress.deny_missing_tls) == 0 with input as for_paths([challenge, challenge])
+	every paths in [[], ["/"], [challenge, "/"], [null], ["/shop/.well-known/acme-challenge/abc"]] {
+		count(data.ingress.deny_missing_tls) == 1 with input as for_paths(paths)
+	}
+	nameless := ingress({"rules": [{"http": {"paths": [{"path": challenge}, {"backend": backend}]}}]})
+	count(data.ingress.deny_missing_tls) == 1 with input as nameless
 }
 
 test_certificates_of_controllers if {
@@ -39,6 +97,7 @@ test_certificates_of_controllers if {
 		{"networking.gke.io/managed-certificates": "web"},
 		{"ingress.gcp.kubernetes.io/pre-shared-cert": "web"},
 		{"traefik.ingress.kubernetes.io/router.tls": "true"},
+		{"traefik.ingress.kubernetes.io/router.entrypoints": "websecure"},
 	] {
 		annotated := object.union(ingress({"rules": [{"host": "a.example.com"}]}), {"metadata": {"annotations": annotations}})
 		count(data.ingress.deny_missing_tls) == 0 with input as annotated
@@ -55,6 +114,7 @@ test_certificates_of_controllers if {
 		{"alb.ingress.kubernetes.io/listen-ports": `[]`},
 		{"alb.ingress.kubernetes.io/listen-ports": `no JSON`},
 		{"traefik.ingress.kubernetes.io/router.tls": "false"},
+		{"traefik.ingress.kubernetes.io/router.entrypoints": "web,websecure"},
 	] {
 		annotated := object.union(ingress({"rules": [{"host": "a.example.com"}]}), {"metadata": {"annotations": annotations}})
 		count(data.ingress.deny_missing_tls) == 1 with input as annotated

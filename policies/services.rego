@@ -31,6 +31,7 @@ deny_external_ips contains result if {
 # custom:
 #   id: NET-02
 #   severity: low
+#   frameworks: {nsa-1.2: [network-policies]}
 warn_node_port contains result if {
 	is_service
 	input.spec.type == "NodePort"
