@@ -163,8 +163,16 @@ test_uncovered_hosts if {
 }
 
 test_messages if {
+	plain := data.ingress.deny_missing_tls with input as ingress({"rules": [{"host": "shop.example.com"}]})
+	plain == {{
+		"msg": "ingress serves without TLS: set spec.tls with a certificate's secretName",
+		"details": {"field": "spec.tls", "value": null},
+	}}
 	named := data.ingress.warn_uncovered_host with input as for_host("shop.example.com", [{"hosts": ["www.example.com"]}])
-	build.messages(named) == {"ingress serves host \"shop.example.com\" without TLS: add the host to spec.tls"}
+	named == {{
+		"msg": "ingress serves host \"shop.example.com\" without TLS: add the host to spec.tls",
+		"details": {"field": "spec.rules[0].host", "value": "shop.example.com"},
+	}}
 	nameless := data.ingress.warn_uncovered_host with input as ingress({"rules": [{"http": {}}], "tls": [{"hosts": ["a.example.com"]}]})
 	build.messages(nameless) == {"ingress serves every other host without TLS: add the host to spec.tls"}
 }

@@ -19,10 +19,9 @@ package namespaces
 #   lookups: complete
 #   frameworks: {cis-1.12: ["5.2.1"], nsa-1.2: [pod-security-levels]}
 deny_missing_level contains result if {
-	data.lib.namespaces.name
+	data.lib.namespaces.is_used
 	level := object.get(input.metadata, ["labels", label], null)
 	not level in {"baseline", "privileged", "restricted"}
-	data.lib.namespaces.is_used
 	not input.metadata.annotations["openshift.io/sa.scc.uid-range"]
 	not has_admission_policy
 	result := {

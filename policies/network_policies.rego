@@ -148,7 +148,6 @@ own_selection := {
 peer_selections contains {"field": field, "selector": selector, "severity": {"severity": "low"}} if {
 	some peer in peers
 	selector := peer.spec.podSelector
-	selector != null
 	object.get(peer.spec, "namespaceSelector", null) == null
 	field := sprintf("%s.podSelector", [peer.field])
 }

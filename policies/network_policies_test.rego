@@ -245,6 +245,12 @@ test_peer_in_no_namespace if {
 		unmatched_namespaces(from(peer), [shop]) == {"spec.ingress[0].from[1].namespaceSelector"}
 		unmatched_namespaces({"egress": [{"to": [peer]}]}, [shop]) == {"spec.egress[0].to[0].namespaceSelector"}
 	}
+	selector := {"matchLabels": {"name": "shop"}}
+	results := data.network_policies.warn_unmatched_namespaces with input as policy(from({"namespaceSelector": selector})) with data.inventory as {}
+	results == {{
+		"msg": "spec.ingress[0].from[1].namespaceSelector matches no Namespace: correct its labels, or remove the peer",
+		"details": {"field": "spec.ingress[0].from[1].namespaceSelector", "value": selector},
+	}}
 }
 
 test_other_kinds_are_no_network_policies if {

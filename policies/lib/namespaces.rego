@@ -43,23 +43,15 @@ has(version, kind) if count(data.lib.neighbours.of_namespace(name, version, kind
 # METADATA
 # description: Whether a LabelSelector selects a Namespace.
 selects_any(selector) if {
-	found := selector.matchLabels[name_label]
+	some found in candidates(selector)
 	exists(found)
 	data.lib.selectors.matches(selector, labels(found))
 }
 
-# Not the loop for every selector: a cluster may have thousands of Namespaces.
-selects_any(selector) if {
-	not selector.matchLabels[name_label]
-	some found, _ in data.lib.neighbours.of_cluster("v1", "Namespace")
-	data.lib.selectors.matches(selector, labels(found))
-}
-
-selects_any(selector) if {
-	not selector.matchLabels[name_label]
-	some found in built_in
-	data.lib.selectors.matches(selector, labels(found))
-}
+# Not all for every selector: a cluster may have thousands of Namespaces.
+candidates(selector) := [found] if {
+	found := selector.matchLabels[name_label]
+} else := array.concat([found | some found in built_in], [found | some found, _ in data.lib.neighbours.of_cluster("v1", "Namespace")])
 
 # METADATA
 # description: The labels of a Namespace, with the one that the API server sets.

@@ -22,18 +22,21 @@ test_name if {
 	}
 }
 
+in_namespace(name, item) := object.union(item, {"metadata": {"namespace": name}})
+
 test_used if {
-	workloads := build.workloads_in("shop", {})
-	pod := object.union(build.pod({}), {"metadata": {"namespace": "shop"}})
-	every item in array.concat([pod], workloads) {
-		store := build.inventory([item])
-		is_used("shop", store) == item.kind != "PodTemplate"
-		not is_used("bank", store)
-		not is_used("kube-system", build.inventory([object.union(item, {"metadata": {"namespace": "kube-system"}})]))
+	every item in build.workloads({}) {
+		is_used("shop", build.inventory([in_namespace("shop", item)])) == uses(item)
+		not is_used("shop", build.inventory([in_namespace("bank", item)]))
+		not is_used("kube-system", build.inventory([in_namespace("kube-system", item)]))
 	}
 	not is_used("shop", {})
 	not is_used("shop", {"namespace": {"shop": {"v1": {"Pod": {}}}}})
 }
+
+uses(item) if item.kind != "PodTemplate"
+
+uses(item) := false if item.kind == "PodTemplate"
 
 default is_used(_, _) := false
 
@@ -56,6 +59,7 @@ test_selected if {
 		null,
 		{"matchLabels": {"team": "bank"}},
 		{"matchLabels": {"name": "shop"}},
+		{"matchLabels": {"kubernetes.io/metadata.name": "gone"}, "matchExpressions": [{"key": "team", "operator": "DoesNotExist"}]},
 		{"matchLabels": {"kubernetes.io/metadata.name": "other"}},
 		{"matchLabels": {"kubernetes.io/metadata.name": "bank", "team": "shop"}},
 		{"matchExpressions": [{"key": "kubernetes.io/metadata.name", "operator": "In", "values": ["other"]}]},

@@ -156,7 +156,7 @@ test_creators if {
 	every owner in [["apps/v1", "ReplicaSet"], ["v1", "ReplicationController"], ["batch/v1", "Job"], ["batch/v1", "CronJob"]] {
 		creators([owned_by(owner[0], owner[1], {})]) == set()
 	}
-	every owner in [["apps.kruise.io/v1beta1", "StatefulSet"], ["db.example.com/v1", "Cluster"]] {
+	every owner in [["apps.kruise.io/v1beta1", "StatefulSet"], ["db.example.com/v1", "Cluster"], ["v1", "Node"]] {
 		creators([owned_by(owner[0], owner[1], {})]) == {sprintf("%s/main", [owner[1]])}
 	}
 	reference := {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "main"}

@@ -83,6 +83,5 @@ is_private(address) if {
 # The annotations that have a value, in lower case.
 settings := {name: lower(value) |
 	some name, value in input.metadata.annotations
-	is_string(value)
 	value != ""
 }
