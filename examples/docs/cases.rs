@@ -1,14 +1,14 @@
 //! The manifests on the pages of the rules: `examples` in the tests of each package of the library.
 //!
-//! They are evaluated as in a check of one file, without other objects. So a page cannot show a violation that is none, or
-//! a correction that does not help.
+//! They are evaluated as in a check of one file, together with the objects and parameters that an example names. So a page
+//! cannot show a violation that is none, or a correction that does not help.
 
 use std::{fs, path::Path};
 
 use anyhow::{Context as _, Result, ensure};
 use kaudit::{
-    judge::set::PolicySet,
-    rego::{Evaluator, File, Form, Limits, Policies, Value, value},
+    judge::{rule::Rule, set::PolicySet},
+    rego::{Evaluator, File, Form, Limits, Policies, Value},
 };
 use serde_json::Value as Json;
 
@@ -16,6 +16,10 @@ use serde_json::Value as Json;
 pub(crate) struct RuleExample {
     pub(crate) violating: Json,
     pub(crate) correct: Json,
+    /// Other objects that the rule looks up.
+    pub(crate) beside: Vec<Json>,
+    /// Parameters of the rule; an empty object if it needs none.
+    pub(crate) parameters: Json,
     /// The result for the first.
     pub(crate) result: Json,
 }
@@ -28,11 +32,12 @@ impl TestedLibrary {
     pub(crate) fn load(folder: &Path, library: &PolicySet) -> Result<Self> {
         let mut files = Vec::new();
         read(folder, &mut files)?;
-        let rules =
-            library.policies.iter().flat_map(|policy| policy.rules.iter().map(|rule| path(&policy.name, &rule.name)));
-        let examples = library.policies.iter().map(|policy| examples(&policy.name));
+        let rules = library.policies.iter().flat_map(|policy| policy.rules.iter().map(|rule| (&policy.name, rule)));
+        let module =
+            format!("package {EXAMPLES}\n") + &rules.map(|(policy, rule)| evaluated(policy, rule)).collect::<String>();
+        files.push(File::new("examples.rego".into(), Form::Rego, module));
         let policies = Policies::load(files, &Limits::default())?;
-        Ok(Self(policies.prepare(&rules.chain(examples).collect::<Vec<_>>())?))
+        Ok(Self(policies.prepare(&[vec![EXAMPLES.to_owned()]])?))
     }
 
     /// Returns the example of a rule.
@@ -40,28 +45,41 @@ impl TestedLibrary {
     /// # Errors
     /// If there is none, or if the rule has other results for it.
     pub(crate) fn example(&self, policy: &str, rule: &str) -> Result<RuleExample> {
-        let examples = json(&self.0.value(&examples(policy), &Value::Undefined)?)?;
-        let [violating, correct] = ["violating", "correct"].map(|which| examples[rule][which].clone());
+        let examples = json(&self.0.value(&[EXAMPLES.to_owned()], &Value::Undefined)?)?;
+        let example = &examples["of"][format!("{policy}/{rule}")];
+        let [violating, correct, parameters] =
+            ["violating", "correct", "parameters"].map(|which| example[which].clone());
         ensure!(violating.is_object() && correct.is_object(), "data.{policy}_test.examples has none of {rule}");
-        let results = |manifest: &Json| json(&self.0.value(&path(policy, rule), &value::from_tree(manifest.clone())?)?);
-        let found = [results(&violating)?, results(&correct)?];
+        let found = ["for_violating", "for_correct"].map(|which| example[which].clone());
         let [Some([result]), Some([])] = found.each_ref().map(|found| found.as_array().map(Vec::as_slice)) else {
             anyhow::bail!(
                 "{policy}/{rule} must have one result for its violating example and none for the correct one: {found:?}"
             )
         };
-        Ok(RuleExample { violating, correct, result: result.clone() })
+        let beside = example["beside"].as_array().cloned().unwrap_or_default();
+        Ok(RuleExample { violating, correct, beside, parameters, result: result.clone() })
     }
 }
 
-/// Returns the keys of a rule below `data`.
-fn path(policy: &str, rule: &str) -> Vec<String> {
-    policy.split('.').chain([rule]).map(str::to_owned).collect()
-}
+/// The package that evaluates the examples.
+const EXAMPLES: &str = "evaluated_examples";
 
-/// Returns the keys of the examples of a package.
-fn examples(policy: &str) -> Vec<String> {
-    path(&format!("{policy}_test"), "examples")
+/// Returns a rule that evaluates the example of a rule, in the package of the examples.
+fn evaluated(policy: &str, rule: &Rule) -> String {
+    let id = rule.metadata.info.id.as_deref().unwrap_or_default();
+    let name = &rule.name;
+    let of = |which: &str| {
+        format!(
+            "data.{policy}.{name} with input as example.{which} with data.inventory as store with data.parameters as given"
+        )
+    };
+    format!(
+        "\nof[\"{policy}/{name}\"] := object.union(example, result) if {{\n\texample := data.{policy}_test.examples.{name}\n\tstore := \
+         data.lib.build_test.inventory(object.get(example, \"beside\", []))\n\tgiven := {{\"{id}\": object.get(example, \
+         \"parameters\", {{}})}}\n\tresult := {{\n\t\t\"for_violating\": {},\n\t\t\"for_correct\": {},\n\t}}\n}}\n",
+        of("violating"),
+        of("correct"),
+    )
 }
 
 fn json(value: &Value) -> Result<Json> {

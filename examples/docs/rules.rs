@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
 use kaudit::judge::{policy::Policy, reads::Matches, rule::Rule, set::PolicySet, sources::FileSource};
-use serde_json::Value as Json;
+use serde_json::{Value as Json, json};
 
 use super::{
     Documents,
@@ -30,15 +30,16 @@ pub(crate) fn documents(root: &Path) -> Result<Documents> {
     let mut documents = Documents::new();
     let mut overview = Page::new("Rules of the library");
     overview.add(
-        "The rules inside kaudit, by part. Without policies of your own, `kaudit check` uses all of them; `-p builtin:PART` \
-         selects a part.",
+        "The rules inside kaudit, by part. Without policies of your own, `kaudit check` uses those that are not off by default; \
+         `-p builtin:PART` selects a part, and `-p builtin:practices` those that are off.",
     );
     for policy in &library.policies {
         let mut rules = policy.rules.iter().map(|rule| LibraryRule::new(policy, rule)).collect::<Result<Vec<_>>>()?;
         rules.sort_by_key(|rule| rule.id);
         overview.add(&format!("## {}", part(policy)));
         overview.add(&escape(policy.metadata.description.as_deref().unwrap_or_default()));
-        overview.add(&format!("Part: `builtin:{}`", policy.name));
+        let off = if policy.name.starts_with("practices.") { ", off by default" } else { "" };
+        overview.add(&format!("Part: `builtin:{}`{off}", policy.name));
         overview.add(&table(["id", "title", "severity", "why"], rules.iter().map(LibraryRule::row)));
         for rule in rules {
             let example = tested.example(&policy.name, &rule.rule.name)?;
@@ -91,6 +92,14 @@ impl<'l> LibraryRule<'l> {
 
         page.add("## Violation");
         page.code("yaml", &yaml(&example.violating)?);
+        if !example.beside.is_empty() {
+            page.add("together with");
+            page.code("yaml", &example.beside.iter().map(yaml).collect::<Result<Vec<_>>>()?.join("---\n"));
+        }
+        if example.parameters.is_object() {
+            page.add("and, in `kaudit.yaml`, the parameters");
+            page.code("yaml", &yaml(&json!({"rules": {*id: example.parameters}}))?);
+        }
         let message = example.result["msg"].as_str().unwrap_or_default();
         let severity = example.result["severity"].as_str();
         let severity = severity.map(|severity| format!(", with the severity {severity} for this manifest alone"));

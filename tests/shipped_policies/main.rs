@@ -81,32 +81,6 @@ fn every_rule_has_annotations() {
     }
 }
 
-#[test]
-fn the_readme_lists_every_rule() {
-    let set = library();
-    let loaded: BTreeSet<[String; 4]> = rules(&set)
-        .map(|(policy, rule)| {
-            let severity = rule.metadata.severity.map_or("", kaudit::model::verdict::Severity::word);
-            [policy, rule.metadata.info.id.as_deref().unwrap_or_default(), &rule.name, severity].map(str::to_owned)
-        })
-        .collect();
-    let readme = include_str!("../../policies/README.md");
-    let mut listed = BTreeSet::new();
-    let mut package = "";
-    for row in readme.lines().filter(|line| line.starts_with('|')) {
-        let cells: Vec<&str> = row.trim_matches('|').split('|').map(str::trim).collect();
-        // Skip other tables.
-        let [id, name, severity, what] = cells[..] else { continue };
-        if let Some(name) = name.strip_prefix("**").and_then(|name| name.strip_suffix("**")) {
-            package = name;
-        } else if let Some(name) = name.strip_prefix('`').and_then(|name| name.strip_suffix('`')) {
-            assert!(!what.is_empty(), "{row}");
-            assert!(listed.insert([package, id, name, severity].map(str::to_owned)), "{row} is there twice");
-        }
-    }
-    assert_eq!(listed, loaded);
-}
-
 /// Results of one rule for one object: policy, rule, message, the severity if it is not the rule's, and details as JSON.
 type FoundResults = BTreeSet<(String, String, String, String, String)>;
 
