@@ -3,7 +3,10 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
-use kaudit::judge::{policy::Policy, reads::Matches, rule::Rule, set::PolicySet, sources::FileSource};
+use kaudit::judge::{
+    load_options::LoadOptions, parameters::Parameter, policy::Policy, profile::Profile, reads::Matches, rule::Rule,
+    set::PolicySet, sources::FileSource,
+};
 use serde_json::{Value as Json, json};
 
 use super::{
@@ -25,7 +28,8 @@ struct LibraryRule<'l> {
 
 /// Returns the pages of all rules, and their overview.
 pub(crate) fn documents(root: &Path) -> Result<Documents> {
-    let library = PolicySet::load(&[FileSource::Builtin(String::new())])?;
+    let options = LoadOptions { profile: Profile::Strict, ..LoadOptions::default() };
+    let library = PolicySet::load_with(&[FileSource::builtin()], &options)?;
     let tested = TestedLibrary::load(&root.join(LIBRARY), &library)?;
     let mut documents = Documents::new();
     let mut overview = Page::new("Rules of the library");
@@ -111,6 +115,13 @@ impl<'l> LibraryRule<'l> {
         page.add(&format!("{}. {}", capitalised(&escape(action)), automatic(&example.result["details"])));
         page.code("yaml", &yaml(&example.correct)?);
 
+        let parameters = Parameter::all(&rule.metadata);
+        if !parameters.is_empty() {
+            page.add("## Parameters");
+            page.add("Set them in [`rules`](../policies/choose-rules.md#parameters), below the id of the rule.");
+            page.add(&table(["name", "type", "default", "meaning"], parameters.iter().map(parameter_row)));
+        }
+
         page.add("## Explain, switch off or excuse it");
         page.add(&format!("The rule's full name is `{}/{}`.", policy.name, rule.name));
         page.code("sh", &format!("kaudit explain {id}\nkaudit check --skip-rule {id}"));
@@ -154,6 +165,11 @@ impl<'l> LibraryRule<'l> {
         let source = format!("- [Source of the rule](../../{LIBRARY}/{file})");
         urls.into_iter().map(|url| format!("- <{url}>")).chain([source]).collect::<Vec<_>>().join("\n")
     }
+}
+
+fn parameter_row(Parameter { name, value_type, default, description }: &Parameter) -> [String; 4] {
+    let default = default.as_ref().map_or_else(String::new, |default| code(&default.to_string()));
+    [code(name), code(value_type), default, escape(description)]
 }
 
 /// Returns how `--fix` changes the violating manifest; empty if it does not.

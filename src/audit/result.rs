@@ -19,6 +19,7 @@ use crate::{
         excusable::Excusability,
         metadata::{Metadata, RelatedResource},
         policy::Policy,
+        profile::Profile,
         rule::RuleText,
         rule_settings::SkippedRule,
         unjudged::Unjudged,
@@ -67,6 +68,9 @@ pub struct AuditResult {
     /// Policies that are valid but not evaluated, e.g. templates in CEL; sorted by name.
     #[serde(skip_deserializing, skip_serializing_if = "Vec::is_empty")]
     pub not_judged: Vec<Unjudged>,
+    /// The profile of the builtin library, if it is used and the profile is not `default`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub profile: Option<Profile>,
     /// Rules that are switched off; sorted by policy and name.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub skipped_rules: Vec<SkippedRule>,
@@ -166,6 +170,7 @@ impl AuditResult {
             bundles: vec![],
             refused: vec![],
             not_judged: vec![],
+            profile: None,
             skipped_rules: vec![],
             min_severity: None,
             excluded_namespaces: vec![],

@@ -12,8 +12,8 @@ use super::{
 use crate::{
     bundle::settings::BundleSettings,
     judge::{
-        excusable::ExcusablePattern, load_options::LoadOptions, rule_pattern::RulePattern, rule_settings::RuleSettings,
-        sources::PolicySource,
+        excusable::ExcusablePattern, load_options::LoadOptions, profile::Profile, rule_pattern::RulePattern,
+        rule_settings::RuleSettings, sources::PolicySource,
     },
     model::verdict::Severity,
     rego::Limits,
@@ -56,8 +56,12 @@ pub struct ReadingArgs {
     #[arg(long, env = "KAUDIT_SKIP_RULE", value_name = "RULE|ID|GLOB", value_delimiter = ',', value_parser = values::rule_pattern)]
     pub skip_rule: Vec<RulePattern>,
 
-    /// Settings of rules, in YAML: {IMG-01: off, 'images/*': {severity: low, namespaces: [shop-*]}}; in the --config file a
-    /// mapping
+    /// Use these rules of the library inside kaudit; other policies are not affected
+    #[arg(long, env = "KAUDIT_PROFILE", value_enum, ignore_case = true, value_name = "PROFILE", default_value_t)]
+    pub profile: Profile,
+
+    /// Settings of rules, in YAML: {IMG-01: off, 'images/*': {severity: low, namespaces: [shop-*]}}; values of a rule's
+    /// parameters, which kaudit policies lists, are keys beside these; in the --config file a mapping
     #[arg(long, env = "KAUDIT_RULES", value_name = "SETTINGS", value_parser = values::rule_settings)]
     pub rules: Option<RuleSettings>,
 
@@ -86,7 +90,7 @@ impl ReadingArgs {
     pub fn load_options(&self) -> LoadOptions {
         let mut rules = self.rules.clone().unwrap_or_default().from_severity(self.min_severity);
         rules.extend(RuleSettings::skipping(self.skip_rule.iter().cloned()).with_excusable(self.excusable.clone()));
-        LoadOptions { frameworks: self.framework.clone(), rules, ..LoadOptions::default() }
+        LoadOptions { frameworks: self.framework.clone(), rules, profile: self.profile, ..LoadOptions::default() }
     }
 
     /// Returns the settings for reading bundles.

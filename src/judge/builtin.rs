@@ -1,16 +1,19 @@
 //! The policy library of `policies/`, compiled into the binary without its tests: the default if no policies are given.
 //!
 //! A part of the library is a package, such as `pod_security.baseline`, or a common prefix of packages, such as
-//! `pod_security`. Packages in `lib` are not parts: they are included with the parts that use them.
+//! `pod_security`. Packages in `lib` are not parts: they are included with the parts that use them. `practices` is off by
+//! default: it is used only where it is named, or with the profile `strict`.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, path::Path};
 
-use crate::model::spelling::nearest;
+use crate::{model::spelling::nearest, rego::Form};
 
 /// The name on the command line, and the folder under which its files appear.
 pub(crate) const NAME: &str = "builtin";
 /// The folder of packages that policies share.
 const SHARED: &str = "lib";
+/// The part that is off by default.
+pub(crate) const PRACTICES: &str = "practices";
 
 /// One file of the library.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -20,30 +23,8 @@ pub(crate) struct BuiltinFile {
     pub(crate) text: &'static str,
 }
 
-macro_rules! files {
-    ($($path:literal),* $(,)?) => {
-        [$(BuiltinFile { path: $path, text: include_str!(concat!("../../policies/", $path)) }),*]
-    };
-}
-
-/// Every file, sorted by path; a test compares the list with the folder.
-const FILES: [BuiltinFile; 15] = files![
-    "deprecated_apis.rego",
-    "images.rego",
-    "ingress.rego",
-    "lib/neighbours.rego",
-    "lib/pod_security.rego",
-    "lib/removed_apis.rego",
-    "lib/workload.rego",
-    "pod_security/baseline.rego",
-    "pod_security/restricted.rego",
-    "probes.rego",
-    "rbac.rego",
-    "resources.rego",
-    "secrets.rego",
-    "service_accounts.rego",
-    "services.rego",
-];
+// `FILES`, every file sorted by path.
+include!(concat!(env!("OUT_DIR"), "/library.rs"));
 
 impl BuiltinFile {
     /// The package, which is named after the path.
@@ -51,8 +32,17 @@ impl BuiltinFile {
         self.path.trim_end_matches(".rego").replace('/', ".")
     }
 
-    fn is_shared(&self) -> bool {
-        self.path.split('/').next() == Some(SHARED)
+    fn is_policy(&self) -> bool {
+        Form::of(Path::new(self.path)) == Some(Form::Rego)
+    }
+
+    fn is_in(&self, folder: &str) -> bool {
+        self.path.split('/').next() == Some(folder)
+    }
+
+    /// Whether it is used without being named.
+    fn is_default(&self) -> bool {
+        !self.is_in(PRACTICES)
     }
 
     /// Whether a rule or an import refers to the package of another file.
@@ -70,25 +60,31 @@ impl BuiltinFile {
     }
 }
 
-/// Returns the files of a part and of the packages that it uses, sorted by path. An empty name selects all files; an
-/// unknown name selects none.
+/// Returns the policies of a part and of the packages that it uses, sorted by path. An empty name selects all that are on
+/// by default; an unknown name selects none.
 pub(crate) fn part(name: &str) -> Vec<BuiltinFile> {
     let below = format!("{name}.");
     let named = |file: &BuiltinFile| {
         let package = file.package();
-        name.is_empty() || !file.is_shared() && (package == name || package.starts_with(&below))
+        let is_named = !file.is_in(SHARED) && (package == name || package.starts_with(&below));
+        if name.is_empty() { file.is_default() } else { is_named }
     };
-    let mut files: BTreeSet<BuiltinFile> = FILES.iter().copied().filter(named).collect();
+    let mut files: BTreeSet<BuiltinFile> = policies().copied().filter(named).collect();
     let mut new: Vec<BuiltinFile> = files.iter().copied().collect();
     while let Some(file) = new.pop() {
-        new.extend(FILES.iter().filter(|other| file.uses(other)).filter(|other| files.insert(**other)));
+        new.extend(policies().filter(|other| file.uses(other)).filter(|other| files.insert(**other)));
     }
     files.into_iter().collect()
 }
 
+/// Returns the Rego modules of the library.
+fn policies() -> impl Iterator<Item = &'static BuiltinFile> {
+    FILES.iter().filter(|file| file.is_policy())
+}
+
 /// Returns the names of all parts, sorted: packages and their common prefixes.
 pub(crate) fn parts() -> Vec<String> {
-    let packages = FILES.iter().filter(|file| !file.is_shared()).map(BuiltinFile::package);
+    let packages = policies().filter(|file| !file.is_in(SHARED)).map(BuiltinFile::package);
     let names = packages.flat_map(|package| {
         let ends: Vec<usize> = package.match_indices('.').map(|(dot, _)| dot).chain([package.len()]).collect();
         ends.into_iter().map(|end| package[..end].to_owned()).collect::<Vec<_>>()
@@ -112,10 +108,13 @@ pub(crate) fn suggestion(name: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::{fs, path::Path};
+    use std::fs;
 
     use super::*;
-    use crate::judge::{set::PolicySet, sources::FileSource};
+    use crate::{
+        judge::{load_options::LoadOptions, profile::Profile, set::PolicySet, sources::FileSource},
+        model::verdict::Severity,
+    };
 
     fn paths(part: &str) -> Vec<&'static str> {
         super::part(part).iter().map(|file| file.path).collect()
@@ -139,11 +138,43 @@ mod tests {
         below(&root, &root, &mut there);
         assert_eq!(FILES.iter().map(|file| file.path.to_owned()).collect::<Vec<_>>(), Vec::from_iter(there));
         for file in FILES {
+            assert_eq!(file.text, fs::read_to_string(root.join(file.path)).unwrap(), "{}", file.path);
+        }
+        for file in policies() {
             assert!(file.text.contains(&format!("\npackage {}\n", file.package())), "{}", file.path);
         }
-        // The embedded policies equal those in the folder.
-        let read = PolicySet::load(&[root]).unwrap();
-        assert_eq!(PolicySet::load(&[FileSource::builtin()]).unwrap().digest, read.digest);
+    }
+
+    #[test]
+    fn practices_are_off_by_default_and_part_of_the_strict_profile() {
+        let loaded = |part: &str, profile: Profile| {
+            let options = LoadOptions { profile, ..LoadOptions::default() };
+            let set = PolicySet::load_with(&[FileSource::Builtin(part.to_owned())], &options).unwrap();
+            assert!(set.problems.is_empty(), "{part}: {:?}", set.problems);
+            set.policies.iter().map(|policy| policy.name.to_string()).collect::<BTreeSet<_>>()
+        };
+        let default = loaded("", Profile::Default);
+        let practices: BTreeSet<_> =
+            policies().filter(|file| file.is_in(PRACTICES)).map(BuiltinFile::package).collect();
+        assert!(default.is_disjoint(&practices) && default.contains("rbac"));
+        assert_eq!(loaded("", Profile::Strict), &default | &practices);
+        assert_eq!(loaded("rbac", Profile::Strict), ["rbac".to_owned()].into());
+        if !practices.is_empty() {
+            assert_eq!(loaded(PRACTICES, Profile::Default), practices);
+        }
+    }
+
+    #[test]
+    fn the_minimal_profile_has_the_critical_and_high_rules() {
+        let rules = |profile: Profile| {
+            let options = LoadOptions { profile, ..LoadOptions::default() };
+            let set = PolicySet::load_with(&[FileSource::builtin()], &options).unwrap();
+            let rules = set.policies.iter().flat_map(|policy| &policy.rules);
+            let severe = rules.clone().filter(|rule| rule.metadata.severity <= Some(Severity::High)).count();
+            (rules.count(), severe, set.rule_changes.unselected.len())
+        };
+        let (all, severe, none) = rules(Profile::Default);
+        assert_eq!((rules(Profile::Minimal), none), ((severe, severe, all - severe), 0));
     }
 
     #[test]
@@ -154,7 +185,7 @@ mod tests {
         let both: Vec<_> = both.iter().map(String::as_str).chain(["pod_security/baseline.rego"]).collect();
         assert_eq!(paths("pod_security.baseline"), both);
         assert_eq!(paths("pod_security").len(), both.len() + 1);
-        assert_eq!(paths("").len(), FILES.len());
+        assert_eq!(paths("").len(), policies().filter(|file| file.is_default()).count());
         for nothing in ["lib", "lib.workload", "pod", "pod_security.", "images.rego", "Images"] {
             assert!(paths(nothing).is_empty(), "{nothing}");
         }

@@ -2,15 +2,19 @@
 
 use serde_json::{Map, Value};
 
-use super::dependencies::INVENTORIES;
+use super::{dependencies::INVENTORIES, parameters::DOCUMENT};
 use crate::rego::{
     File, Problem,
     analysis::data::{self, Data},
 };
 
-/// Creates the data document; the contents of the inventory are known only during evaluation.
+/// Keys below `data` whose values are not in data files.
+const EXTERNAL: [&str; 3] = [INVENTORIES[0], INVENTORIES[1], DOCUMENT];
+
+/// Creates the data document; the contents of the inventory are known only during evaluation, and parameters come from the
+/// settings.
 pub(crate) fn document() -> Data {
-    Data::new(&INVENTORIES)
+    Data::new(&EXTERNAL)
 }
 
 /// Adds one file to the data, or reports why it is not data.

@@ -17,7 +17,7 @@ use super::{
     reads::{Matches, Projection, Queries, Reads, UnitRules},
     rule::{Entrypoint, PackageException, ResultShape, Rule, RuleDefinition, RuleDescriptors, RuleText},
     rule_kinds::RuleKinds,
-    rule_settings::RuleSelection,
+    rule_settings::SourceSelection,
     unit::Group,
 };
 use crate::{
@@ -40,7 +40,7 @@ use crate::{
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum CompilePurpose<'r> {
     /// All `.rego` files together; entrypoints are found by name, unless they are switched off.
-    Directory(&'r RuleSelection),
+    Directory(SourceSelection<'r>),
     /// As a directory, with tests included and runnable.
     Test,
     /// Modules with a single entrypoint, defined by their dialect.

@@ -24,10 +24,12 @@ use super::{
     lint,
     load_options::LoadOptions,
     ownership::{self, OwnedFiles, PackageOwners, ParsedData, SourcePackages},
+    parameters,
     policy::Policy,
+    profile::Profile,
     reads::TOKEN_VOLUME,
     rule::Rule,
-    rule_settings::RuleSelection,
+    rule_settings::{RuleSelection, SourceSelection},
     set::PolicySet,
     sharing::{Sharing, plan::Plans},
     sources::FileSource,
@@ -56,7 +58,7 @@ impl PolicySet {
     /// not allowed.
     pub fn load_with<S: Clone + Into<FileSource>>(sources: &[S], options: &LoadOptions) -> Result<Self, LoadError> {
         let sources = owned(sources);
-        let set = load(&sources, options, (EnforcementPoint::Audit, &PackageOwners::new()))?;
+        let set = load(&sources, options, (EnforcementPoint::Audit, &PackageOwners::new()))?.with_valid_settings()?;
         if set.policies.is_empty() {
             let nothing = (!set.is_partial()).then(|| nothing_to_judge_by(&sources, options, &set));
             return Err(LoadError::new(set.problems.into_iter().chain(nothing).collect()));
@@ -70,10 +72,11 @@ impl PolicySet {
     /// # Errors
     /// See [`Self::load_with`], except that sources in a cluster may have no rule.
     pub fn load_followed<S: Clone + Into<FileSource>>(sources: &[S], options: &LoadOptions) -> Result<Self, LoadError> {
-        Self::load_after(&owned(sources), options, &PackageOwners::new())
+        Self::load_after(&owned(sources), options, &PackageOwners::new())?.with_valid_settings()
     }
 
-    /// Like [`Self::load_followed`], but packages keep their previous owners.
+    /// Like [`Self::load_followed`], but packages keep their previous owners, and values of parameters that the rules do
+    /// not have any more are only reported.
     ///
     /// # Errors
     /// See [`Self::load_followed`].
@@ -83,6 +86,7 @@ impl PolicySet {
         before: &PackageOwners,
     ) -> Result<Self, LoadError> {
         let mut set = load(sources, options, (EnforcementPoint::Audit, before))?;
+        set.problems.extend(set.rule_changes.invalid.iter().cloned());
         if !set.policies.is_empty() {
             return Ok(set);
         }
@@ -96,6 +100,17 @@ impl PolicySet {
             set.problems.sort();
         }
         Ok(set)
+    }
+
+    /// Returns the set if all values of parameters in the settings are valid.
+    ///
+    /// # Errors
+    /// Returns every problem of the values.
+    fn with_valid_settings(self) -> Result<Self, LoadError> {
+        match &*self.rule_changes.invalid {
+            [] => Ok(self),
+            invalid => Err(LoadError::new(invalid.to_vec())),
+        }
     }
 
     /// Loads one template and one Constraint as Gatekeeper's tests do: with the enforcement point of `gator`.
@@ -119,6 +134,7 @@ fn load(
     (point, before): (EnforcementPoint, &PackageOwners),
 ) -> Result<PolicySet, LoadError> {
     let (mut problems, limits) = (Vec::new(), &options.limits);
+    let sources = &*options.profile.sources(sources);
     let mut owners = ownership::read(sources, limits, &mut problems);
     if owners.iter().any(|owner| owner.unreadable) {
         return Err(LoadError { problems });
@@ -133,7 +149,7 @@ fn load(
     let package_owners = ownership::refuse_packages(&mut owners, before, &mut problems);
     let missing = owners.iter_mut().map(|owner| std::mem::take(&mut owner.missing)).collect();
     let owners = SourcePackages::new(&owners);
-    let selection = RuleSelection::new(options.rules.clone());
+    let selection = RuleSelection::new(options.rules.clone(), options.profile);
     let compiled = compile_all(&owners, missing, (options, point, &selection), &mut problems);
     if problems.iter().any(kubescape::is_unknown_framework) {
         return Err(LoadError::new(problems));
@@ -144,6 +160,7 @@ fn load(
     let bundles: Vec<&Arc<Bundle>> = sources.iter().filter_map(FileSource::bundle).collect();
     problems.extend(bundles.iter().filter_map(|bundle| bundle.problem.clone()));
     problems.extend(lint::without_kinds(&policies, &files()));
+    problems.extend(parameters::mistakes(&policies, &files()));
     problems.sort();
     problems.dedup();
     let kinds = Arc::new(KindIndex::new(&units));
@@ -151,6 +168,7 @@ fn load(
     let plans = limits.share_verdicts.then(|| Plans::new(&units, &config, kinds.names(), names_tokens));
     Ok(PolicySet {
         digest,
+        profile: sources.iter().any(FileSource::is_builtin).then_some(options.profile),
         files: sources_of_files,
         package_owners,
         policies,
@@ -224,12 +242,18 @@ fn compile_all(
         let data = owners.data(number, &all, &mut parsed, problems);
         let modules = UnitModules { own: modules, imported: foreign };
         let mut found = Vec::new();
-        let plain = compile(modules, &data, limits, missing, &mut found, CompilePurpose::Directory(selection));
+        let of_source = selection.of_source(owners.all[number].is_builtin());
+        let plain = compile(modules, &data, limits, missing, &mut found, CompilePurpose::Directory(of_source));
         let (plain, found) = without_sources(plain, found, &owners.all[number].files, gatekeeper.has_templates());
         problems.extend(found);
-        let (mut policies, units) = plain.map_or_else(Default::default, |(policies, unit)| (policies, vec![unit]));
+        let (mut policies, mut units) = plain.map_or_else(Default::default, |(policies, unit)| (policies, vec![unit]));
         for policy in &mut policies {
-            policy.is_builtin = owners.all[number].is_builtin();
+            policy.is_builtin = of_source.is_builtin;
+        }
+        let given = of_source.parameters(&policies);
+        for unit in &mut units {
+            let set = parameters::set(unit, &data, &given);
+            problems.extend(set.err().map(|why| Problem::refused(&"rules".into(), why.to_string())));
         }
         let found = &mut Vec::new();
         let mut of_kubescape = controls::load(&kubescape, &options.frameworks, limits, found);
@@ -355,6 +379,7 @@ impl UnknownFrameworks {
 
 /// Removes the Constraints and controls that are switched off, and the units without any left.
 fn retain_bound(selection: &RuleSelection, policies: &mut Vec<Policy>, units: &mut Vec<Unit>) {
+    let selection: SourceSelection<'_> = selection.of_source(false);
     let is_on = |policy: &Arc<str>, rule: &Rule| selection.takes(policy, &rule.name, &rule.metadata);
     policies.retain(|policy| policy.rules.iter().all(|rule| is_on(&policy.name, rule)));
     units.retain_mut(|unit| {
@@ -410,6 +435,10 @@ fn nothing_to_judge_by(sources: &[FileSource], options: &LoadOptions, set: &Poli
     let shown: Arc<str> = if shown.is_empty() { "no path".into() } else { shown.join(", ").into() };
     let modules = set.files.keys().filter(|file| Form::of(Path::new(&***file)) == Some(Form::Rego)).count();
     let skipped = set.rule_changes.skipped.len();
+    if !set.rule_changes.unselected.is_empty() {
+        let message = format!("no rule is left: the profile {} contains none of them", options.profile.word());
+        return Problem::refused(&shown, message).help("choose another with --profile");
+    }
     if skipped > 0 {
         let message = format!("no rule is left: all {skipped} are switched off");
         return Problem::refused(&shown, message).help("see --skip-rule, and rules in the --config file");
@@ -434,6 +463,8 @@ fn digest<'f>(files: impl Iterator<Item = &'f File>, options: &LoadOptions) -> D
     let mut names: Vec<(String, &str)> = files.map(|file| (file.relative(), &*file.text)).collect();
     names.extend(options.frameworks.iter().map(|name| (kubescape::framework_option(name).to_string(), "")));
     names.extend((!options.rules.is_empty()).then(|| (options.rules.to_string(), "")));
+    let profile = (options.profile != Profile::Default).then(|| (format!("profile: {}", options.profile.word()), ""));
+    names.extend(profile);
     names.sort();
     Digest::of_parts(u64::to_le_bytes, names.iter().flat_map(|(name, text)| [name.as_str(), text]))
 }

@@ -1,6 +1,6 @@
 //! The options of loading policies.
 
-use super::rule_settings::RuleSettings;
+use super::{profile::Profile, rule_settings::RuleSettings};
 use crate::rego::Limits;
 
 /// How policies are loaded from their sources.
@@ -15,6 +15,8 @@ pub struct LoadOptions {
     pub frameworks: Vec<String>,
     /// The user's rule settings, for rules of all sources.
     pub rules: RuleSettings,
+    /// Which rules of the builtin library are used.
+    pub profile: Profile,
 }
 
 impl LoadOptions {
@@ -39,12 +41,18 @@ mod tests {
     #[test]
     fn rule_settings_are_part_of_the_digest_and_limits_are_not() {
         let folder = tempfile::tempdir().unwrap();
-        std::fs::write(folder.path().join("main.rego"), "package main\n\ndeny contains \"x\"\n").unwrap();
+        let metadata = "# METADATA\n# custom: {id: M-1, parameters: {least: {type: integer}}}\n";
+        let policy = format!("package main\n\n{metadata}deny contains \"x\"\n");
+        std::fs::write(folder.path().join("main.rego"), policy).unwrap();
         let digest = |options: &LoadOptions| PolicySet::load_with(&[folder.path().to_owned()], options).unwrap().digest;
         let plain = digest(&LoadOptions::default());
         assert_eq!(digest(&LoadOptions::allowing_refused()), plain);
         assert_eq!(digest(&Limits { share_verdicts: false, ..Limits::default() }.into()), plain);
         let rules = RuleSettings::parse("{main: {severity: low}}").unwrap();
         assert_ne!(digest(&LoadOptions { rules, ..LoadOptions::default() }), plain);
+        let parameters = |value: u8| RuleSettings::parse(&format!("{{main: {{least: {value}}}}}")).unwrap();
+        let of = |value| digest(&LoadOptions { rules: parameters(value), ..LoadOptions::default() });
+        assert_ne!(of(1), of(2), "parameters are settings");
+        assert_ne!(digest(&LoadOptions { profile: Profile::Minimal, ..LoadOptions::default() }), plain);
     }
 }

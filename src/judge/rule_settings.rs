@@ -8,12 +8,15 @@ use std::{
 };
 
 use serde::{Deserialize, Serialize, de::Error as _};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::{
     excusable::{ExcusablePattern, excusability},
     metadata::Metadata,
+    parameters::{self, ParameterValues},
     policy::Policy,
+    profile::Profile,
+    rule::Rule,
     rule_pattern::RulePattern,
 };
 use crate::{
@@ -23,7 +26,10 @@ use crate::{
         spelling::nearest,
         verdict::{Finding, Outcome, Severity},
     },
-    rego::analysis::yaml::{self, YamlDialect},
+    rego::{
+        Problem,
+        analysis::yaml::{self, YamlDialect},
+    },
 };
 
 /// A change to some rules. Unset fields leave the policy's value.
@@ -32,11 +38,18 @@ pub struct RuleChange {
     off: Option<bool>,
     severity: Option<Severity>,
     namespaces: Option<Arc<[Glob]>>,
+    /// Values of the rules' parameters, by name.
+    parameters: Map<String, Value>,
 }
+
+/// The keys of a rule's settings that are not parameters.
+const SETTINGS: [&str; 3] = ["off", "severity", "namespaces"];
 
 impl RuleChange {
     /// Switches rules off.
-    const OFF: Self = Self { off: Some(true), severity: None, namespaces: None };
+    fn off() -> Self {
+        Self { off: Some(true), ..Self::default() }
+    }
 
     /// Whether rules apply in a namespace; `None` for cluster-scoped objects.
     fn applies_in(&self, namespace: Option<&str>) -> bool {
@@ -46,33 +59,38 @@ impl RuleChange {
 
     /// Returns the combination of both; `later` takes precedence.
     fn and(self, later: &Self) -> Self {
+        let mut parameters = self.parameters;
+        parameters.extend(later.parameters.clone());
         Self {
             off: later.off.or(self.off),
             severity: later.severity.or(self.severity),
             namespaces: later.namespaces.clone().or(self.namespaces),
+            parameters,
         }
     }
 }
 
-/// Parses `off`, or a mapping with `severity`, `off` and `namespaces`.
+/// Parses `off`, or a mapping with `severity`, `off`, `namespaces` and parameters, which are checked when the rules are
+/// known.
 impl<'de> Deserialize<'de> for RuleChange {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         #[derive(Deserialize)]
-        #[serde(deny_unknown_fields)]
         struct RuleChangeFields {
             off: Option<bool>,
             severity: Option<String>,
             namespaces: Option<Vec<String>>,
+            #[serde(flatten)]
+            parameters: Map<String, Value>,
         }
         let value = Value::deserialize(deserializer)?;
         // In YAML 1.1, `off` is the boolean false.
         if value == "off" || value == false {
-            return Ok(Self::OFF);
+            return Ok(Self::off());
         }
         if !value.is_object() {
-            return Err(D::Error::custom("expected off, or a mapping with severity, off or namespaces"));
+            return Err(D::Error::custom("expected off, or a mapping with severity, off, namespaces or parameters"));
         }
-        let RuleChangeFields { off, severity, namespaces } =
+        let RuleChangeFields { off, severity, namespaces, parameters } =
             RuleChangeFields::deserialize(value).map_err(D::Error::custom)?;
         let severity = severity.map(|word| {
             Severity::from_word(&word).ok_or_else(|| {
@@ -80,7 +98,7 @@ impl<'de> Deserialize<'de> for RuleChange {
             })
         });
         let namespaces = namespaces.map(|globs| globs.iter().map(|glob| Glob::new(glob)).collect());
-        Ok(Self { off, severity: severity.transpose()?, namespaces })
+        Ok(Self { off, severity: severity.transpose()?, namespaces, parameters })
     }
 }
 
@@ -97,7 +115,7 @@ pub struct RuleSettings {
 impl RuleSettings {
     /// Returns settings that switch rules off.
     pub fn skipping(patterns: impl IntoIterator<Item = RulePattern>) -> Self {
-        let entries = patterns.into_iter().map(|pattern| (pattern, RuleChange::OFF)).collect();
+        let entries = patterns.into_iter().map(|pattern| (pattern, RuleChange::off())).collect();
         Self { entries, ..Self::default() }
     }
 
@@ -145,6 +163,20 @@ impl RuleSettings {
         let matching = self.entries.iter().filter(|(pattern, _)| pattern.matches(policy, rule, metadata));
         matching.fold(RuleChange::default(), |all, (_, later)| all.and(later))
     }
+
+    /// Returns a problem for each parameter that no rule of its pattern has, and for each wrong value. Patterns without
+    /// rules have problems of their own.
+    fn invalid_parameters(&self, policies: &[Policy]) -> Vec<Problem> {
+        let of_entry = |(pattern, change): &(RulePattern, RuleChange)| {
+            let rules: Vec<&Metadata> = matching(pattern, policies).map(|rule| &*rule.metadata).collect();
+            if rules.is_empty() {
+                Vec::new()
+            } else {
+                parameters::problems(pattern, &rules, &change.parameters, &SETTINGS)
+            }
+        };
+        self.entries.iter().flat_map(of_entry).collect()
+    }
 }
 
 /// Shows the settings, as part of the digest of a policy set.
@@ -152,13 +184,14 @@ impl fmt::Display for RuleSettings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("rules:")?;
         self.min_severity.map_or(Ok(()), |least| write!(f, " from {}", least.word()))?;
-        for (pattern, RuleChange { off, severity, namespaces }) in &self.entries {
+        for (pattern, RuleChange { off, severity, namespaces, parameters }) in &self.entries {
             write!(f, " {pattern}")?;
             off.map_or(Ok(()), |off| write!(f, " off={off}"))?;
             severity.map_or(Ok(()), |severity| write!(f, " severity={}", severity.word()))?;
             for glob in namespaces.iter().flat_map(|globs| &**globs) {
                 write!(f, " namespace={glob}")?;
             }
+            parameters.iter().try_for_each(|(name, value)| write!(f, " {name}={value}"))?;
         }
         self.excusable.iter().try_for_each(|pattern| write!(f, " excusable={pattern}"))
     }
@@ -186,43 +219,79 @@ impl fmt::Display for SkippedRule {
     }
 }
 
-/// The settings during loading, and the rules that they switch off.
+/// The settings and the profile during loading, and the rules that they leave out.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct RuleSelection {
     settings: RuleSettings,
+    profile: Profile,
     skipped: RefCell<BTreeSet<SkippedRule>>,
+    /// Rules of the library that the profile does not contain.
+    unselected: RefCell<BTreeSet<SkippedRule>>,
 }
 
-impl RuleSelection {
-    pub(crate) fn new(settings: RuleSettings) -> Self {
-        Self { settings, skipped: RefCell::default() }
-    }
+/// The selection of the rules of one source.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct SourceSelection<'r> {
+    pub(crate) selection: &'r RuleSelection,
+    /// Whether the source is the builtin library, to which the profile applies.
+    pub(crate) is_builtin: bool,
+}
 
-    /// Whether a rule is not switched off. Rules that are switched off are recorded.
+impl SourceSelection<'_> {
+    /// Whether a rule is used. Rules that are not are recorded. A setting takes precedence over the profile.
     pub(crate) fn takes(&self, policy: &Arc<str>, rule: &Arc<str>, metadata: &Metadata) -> bool {
-        let is_off = self.settings.of(policy, rule, metadata).off == Some(true);
+        let Self { selection, is_builtin } = self;
+        let change = selection.settings.of(policy, rule, metadata);
+        let severity = change.severity.or(metadata.severity);
+        let is_off = change.off.unwrap_or_else(|| *is_builtin && !selection.profile.contains(severity));
         if is_off {
+            let left_out = if change.off.is_some() { &selection.skipped } else { &selection.unselected };
             let skipped = SkippedRule { policy: policy.clone(), rule: rule.clone(), id: metadata.info.id.clone() };
-            self.skipped.borrow_mut().insert(skipped);
+            left_out.borrow_mut().insert(skipped);
         }
         !is_off
     }
 
+    /// Returns the parameters that the settings give to the rules of the source, by id and name. Invalid ones are left
+    /// out, and [`RuleSelection::finish`] reports them.
+    pub(crate) fn parameters(&self, policies: &[Policy]) -> ParameterValues {
+        let mut given = ParameterValues::new();
+        for (policy, rule) in all_rules(policies) {
+            let change = self.selection.settings.of(&policy.name, &rule.name, &rule.metadata);
+            parameters::add_valid(&rule.metadata, change.parameters, &mut given);
+        }
+        given
+    }
+}
+
+impl RuleSelection {
+    pub(crate) fn new(settings: RuleSettings, profile: Profile) -> Self {
+        Self { settings, profile, ..Self::default() }
+    }
+
+    /// Returns the selection for a source.
+    pub(crate) fn of_source(&self, is_builtin: bool) -> SourceSelection<'_> {
+        SourceSelection { selection: self, is_builtin }
+    }
+
     /// Finishes loading: applies severities to the rules of `policies`, and decides which of them may be excused.
     pub(crate) fn finish(self, policies: &mut [Policy]) -> RuleChanges {
-        let Self { settings, skipped } = self;
+        let Self { settings, profile: _, skipped, unselected } = self;
         let mut changes = HashMap::new();
-        let excusable = settings.excusable.iter().filter_map(ExcusablePattern::rules);
-        let patterns = settings.entries.iter().map(|(pattern, _)| pattern).chain(excusable);
-        let unmatched = patterns.filter(|pattern| {
-            let mut rules = policies.iter().flat_map(|policy| policy.rules.iter().map(move |rule| (policy, rule)));
-            let is_named = rules.any(|(policy, rule)| pattern.matches(&policy.name, &rule.name, &rule.metadata));
-            let is_skipped = |SkippedRule { policy, rule, id }: &SkippedRule| {
-                pattern.matches(policy, rule, &Metadata::of_id(id.clone()))
-            };
-            !is_named && !skipped.borrow().iter().any(is_skipped)
-        });
-        let unmatched = unmatched.map(|pattern| Arc::clone(pattern.written())).collect();
+        let (unmatched, invalid) = {
+            let (skipped, unselected) = (skipped.borrow(), unselected.borrow());
+            let excusable = settings.excusable.iter().filter_map(ExcusablePattern::rules);
+            let patterns = settings.entries.iter().map(|(pattern, _)| pattern).chain(excusable);
+            let unmatched = patterns.filter(|pattern| {
+                let is_named = matching(pattern, policies).next().is_some();
+                let is_skipped = |SkippedRule { policy, rule, id }: &SkippedRule| {
+                    pattern.matches(policy, rule, &Metadata::of_id(id.clone()))
+                };
+                !is_named && !skipped.iter().chain(&*unselected).any(is_skipped)
+            });
+            let unmatched = unmatched.map(|pattern| Arc::clone(pattern.written())).collect();
+            (unmatched, settings.invalid_parameters(policies))
+        };
         for policy in policies {
             for rule in &mut policy.rules {
                 let change = settings.of(&policy.name, &rule.name, &rule.metadata);
@@ -238,8 +307,19 @@ impl RuleSelection {
         }
         let mut skipped: Vec<SkippedRule> = skipped.into_inner().into_iter().collect();
         skipped.sort_by_cached_key(ToString::to_string);
-        RuleChanges { changes, min_severity: settings.min_severity, skipped, unmatched }
+        let unselected = unselected.into_inner().into_iter().collect();
+        RuleChanges { changes, min_severity: settings.min_severity, skipped, unselected, unmatched, invalid }
     }
+}
+
+fn all_rules(policies: &[Policy]) -> impl Iterator<Item = (&Policy, &Rule)> {
+    policies.iter().flat_map(|policy| policy.rules.iter().map(move |rule| (policy, rule)))
+}
+
+/// Returns the rules that a pattern matches.
+fn matching<'p>(pattern: &'p RulePattern, policies: &'p [Policy]) -> impl Iterator<Item = &'p Rule> {
+    let matches = |(policy, rule): &(&Policy, &Rule)| pattern.matches(&policy.name, &rule.name, &rule.metadata);
+    all_rules(policies).filter(matches).map(|(_, rule)| rule)
 }
 
 /// The rule settings of a [`PolicySet`](super::set::PolicySet).
@@ -251,8 +331,12 @@ pub struct RuleChanges {
     pub min_severity: Option<Severity>,
     /// Rules that are switched off, sorted by their display text.
     pub skipped: Vec<SkippedRule>,
+    /// Rules of the builtin library that the profile does not contain.
+    pub(crate) unselected: Vec<SkippedRule>,
     /// Patterns that match no rule.
     pub unmatched: Vec<Arc<str>>,
+    /// Parameters that no rule has, or whose values are wrong.
+    pub(crate) invalid: Vec<Problem>,
 }
 
 impl RuleChanges {
@@ -296,8 +380,7 @@ impl RuleChanges {
     /// # Errors
     /// Lists each of them with the nearest rule or id.
     pub fn check(&self, policies: &[Policy]) -> anyhow::Result<()> {
-        let rules = || policies.iter().flat_map(|policy| policy.rules.iter().map(move |rule| (policy, rule)));
-        let names: BTreeSet<String> = rules()
+        let names: BTreeSet<String> = all_rules(policies)
             .flat_map(|(policy, rule)| {
                 let ids = rule.metadata.ids().map(str::to_owned);
                 ids.chain([format!("{}/{}", policy.name, rule.name), rule.name.to_string(), policy.name.to_string()])
@@ -343,13 +426,9 @@ mod tests {
         for nothing in ["", "~", "# none"] {
             assert_eq!(RuleSettings::parse(nothing), Ok(RuleSettings::default()), "{nothing}");
         }
-        for (text, part) in [
-            ("{a: on}", "expected off"),
-            ("{a: {on: true}}", "unknown field `on`, expected one of `off`, `severity`, `namespaces`"),
-            ("{a: {severity: bad}}", "unknown severity \"bad\""),
-            ("{a: {sevrity: low}}", "unknown field `sevrity`"),
-            ("[a]", "mapping"),
-        ] {
+        for (text, part) in
+            [("{a: on}", "expected off"), ("{a: {severity: bad}}", "unknown severity \"bad\""), ("[a]", "mapping")]
+        {
             let error = RuleSettings::parse(text).unwrap_err();
             assert!(error.contains(part), "{text}: {error}");
         }

@@ -16,6 +16,7 @@ use super::{
     kinds::KindIndex,
     ownership::PackageOwners,
     policy::Policy,
+    profile::Profile,
     reads::{InventoryReads, LookupReach, Projection, lookups::LookupState},
     rule_settings::RuleChanges,
     sharing::Sharing,
@@ -36,6 +37,8 @@ use crate::{
 pub struct PolicySet {
     /// The digest of its sources.
     pub digest: Digest,
+    /// The profile of the builtin library; `None` if it is not one of the sources.
+    pub profile: Option<Profile>,
     /// All files that were read, including refused ones, each with the index of its source.
     pub(crate) files: BTreeMap<Arc<str>, usize>,
     /// The sources that own the packages.

@@ -70,6 +70,11 @@ impl FileSource {
         Self::Builtin(String::new())
     }
 
+    /// Whether it is the builtin library, or a part of it.
+    pub(crate) fn is_builtin(&self) -> bool {
+        matches!(self, Self::Builtin(_))
+    }
+
     /// Returns the path of a file or directory.
     pub(crate) fn path(&self) -> Option<&Path> {
         match self {

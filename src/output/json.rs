@@ -18,7 +18,7 @@ use crate::{
         ledger::Lifecycle,
         result::{AuditResult, AuditScope, Entry, PolicySummary, Summary},
     },
-    judge::{bundle::Edition, rule_settings::SkippedRule, unjudged::Unjudged},
+    judge::{bundle::Edition, profile::Profile, rule_settings::SkippedRule, unjudged::Unjudged},
     model::{
         coverage::{Coverage, State},
         verdict::Severity,
@@ -53,6 +53,9 @@ struct LastLine<'a> {
     /// Policies that are valid but not evaluated.
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     not_judged: &'a [Unjudged],
+    /// The profile of the builtin library, if it is used and the profile is not `default`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    profile: Option<Profile>,
     /// Rules that are switched off.
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     skipped_rules: &'a [SkippedRule],
@@ -100,6 +103,7 @@ pub(super) fn render_lines(result: &AuditResult, out: &mut dyn io::Write) -> io:
         bundles: &result.bundles,
         refused: &result.refused,
         not_judged: &result.not_judged,
+        profile: result.profile,
         skipped_rules: &result.skipped_rules,
         min_severity: result.min_severity,
         excluded_namespaces: &result.excluded_namespaces,

@@ -9,8 +9,8 @@ use crate::{
     audit::result::About,
     cluster::identity::API_VERSION,
     judge::{
-        bundle::Edition, dependencies::Dependencies, dialects::kubescape, policy::Policy, reads::Matches, rule::Rule,
-        set::PolicySet, unjudged::Unjudged,
+        bundle::Edition, dependencies::Dependencies, dialects::kubescape, parameters::Parameter, policy::Policy,
+        profile::Profile, reads::Matches, rule::Rule, set::PolicySet, unjudged::Unjudged,
     },
     model::verdict::{Outcome, Source},
     rego::{LoadError, Problem, Version},
@@ -28,6 +28,9 @@ pub struct PolicyList {
     pub digest: String,
     /// Whether the current files are in force. If they are invalid as a whole, the last valid version stays in force.
     pub up_to_date: bool,
+    /// The profile of the builtin library, if it is used and the profile is not `default`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub profile: Option<Profile>,
     /// The counts.
     pub summary: PolicyCounts,
     /// The policies in force; sorted by name.
@@ -130,6 +133,9 @@ pub struct ListedRule {
     /// Its annotations, and those of its policy that apply to all rules.
     #[serde(flatten)]
     pub about: About,
+    /// Its parameters, which `rules` in the settings can set.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub parameters: Vec<Parameter>,
 }
 
 impl PolicyList {
@@ -147,7 +153,8 @@ impl PolicyList {
         let (digest, bundles) = (policies.digest.to_string(), policies.bundles.clone());
         let (not_judged, left_out) = (policies.unjudged.clone(), policies.left_out.clone());
         let summary = PolicyCounts { controls: ControlCounts::of(&list.policies, &not_judged), ..list.summary };
-        Self { digest, up_to_date: newer.is_none(), bundles, not_judged, left_out, summary, ..list }
+        let profile = policies.profile.filter(|profile| *profile != Profile::Default);
+        Self { digest, profile, up_to_date: newer.is_none(), bundles, not_judged, left_out, summary, ..list }
     }
 
     /// Lists the problems if nothing could be loaded.
@@ -176,6 +183,7 @@ impl PolicyList {
             kind: "PolicyList",
             digest: String::new(),
             up_to_date: true,
+            profile: None,
             summary,
             policies,
             bundles: Vec::new(),
@@ -215,6 +223,7 @@ impl From<&Rule> for ListedRule {
             excusable: rule.excusable.is_possible(),
             source,
             about: About::from(&*rule.metadata),
+            parameters: Parameter::all(&rule.metadata),
         }
     }
 }

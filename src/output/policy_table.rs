@@ -71,7 +71,8 @@ pub(crate) fn render(list: &PolicyList, options: &RenderOptions, out: &mut dyn i
     if !list.not_judged.is_empty() || !list.left_out.is_empty() {
         writeln!(out)?;
     }
-    writeln!(out, "{}", closing_line(&list.summary, paint))
+    let profile = list.profile.map_or_else(String::new, |profile| format!("; profile {}", profile.word()));
+    writeln!(out, "{}{profile}", closing_line(&list.summary, paint))
 }
 
 /// Writes a line for each control that is evaluated in part or not at all, with its rules that are not evaluated.
@@ -186,7 +187,11 @@ fn details(policy: &ListedPolicy) -> Vec<(&'static str, String)> {
         0 => ("excuse", "a namespace may excuse all rules".to_owned()),
         _ => ("excuse", format!("a namespace may excuse {}", excusable.join(", "))),
     });
-    [title, template, kinds, excusable, reads, cost].into_iter().flatten().collect()
+    let parameters = policy.rules.iter().flat_map(|rule| {
+        let id = rule.about.id.as_deref().unwrap_or_default();
+        rule.parameters.iter().map(move |parameter| ("setting", format!("{id} {}", parameter.described())))
+    });
+    [title, template, kinds, excusable, reads, cost].into_iter().flatten().chain(parameters).collect()
 }
 
 /// Returns the kinds of a policy if they fit into a column.
@@ -322,6 +327,7 @@ mod tests {
             excusable: severity.is_none(),
             source,
             about: About { severity, ..About::default() },
+            parameters: Vec::new(),
         }
     }
 

@@ -120,9 +120,10 @@ fn listed(words: &[String]) -> String {
     }
 }
 
-/// Returns the exclusions by the user: of rules, namespaces, labels and severities.
+/// Returns the choices of the user: the profile, and what is excluded of rules, namespaces, labels and severities.
 pub(super) fn by_choice(result: &AuditResult) -> Vec<String> {
     let mut choices = Vec::new();
+    choices.extend(result.profile.map(|profile| format!("profile {}", profile.word())));
     let rules = &result.skipped_rules;
     if !rules.is_empty() {
         let named: Vec<String> = rules.iter().take(NAMED_RULES).map(|rule| shown_line(&rule.to_string())).collect();

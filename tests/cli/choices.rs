@@ -115,7 +115,7 @@ fn settings_of_rules_are_read_from_the_file_and_the_environment() {
     for (text, part) in [
         ("rules: [a]\n", "rules"),
         ("rules:\n  LBL-01: {severity: bad}\n", "unknown severity"),
-        ("rules:\n  LBL-01: {level: low}\n", "unknown field"),
+        ("rules:\n  LBL-01: {level: low}\n", "LBL-01 has no parameter level"),
         ("rules:\n  LBL-09: off\n", "did you mean LBL-0"),
     ] {
         fs::write(folder.path().join("kaudit.yaml"), text).unwrap();

@@ -23,6 +23,7 @@ mod init;
 mod manifests;
 mod mistakes;
 mod nothing;
+mod parameters;
 mod plugin;
 mod policies;
 mod runner;

@@ -71,7 +71,8 @@ impl DescribedRule {
                 ("depends on", policy.depends_on.join(", ")),
                 ("excuse", excuse.to_owned()),
             ];
-            let facts = facts.into_iter().filter(|(_, fact)| !fact.is_empty());
+            let parameters = rule.parameters.iter().map(|parameter| ("parameter", parameter.described()));
+            let facts = facts.into_iter().chain(parameters).filter(|(_, fact)| !fact.is_empty());
             lines.extend(facts.map(|(name, fact)| (PLAIN, format!("{name:<10}  {fact}"))));
         }
         for WrittenDefinition { source, text } in definitions {

@@ -11,7 +11,7 @@ pub(crate) mod constraint;
 pub(crate) mod document;
 pub(crate) mod matching;
 pub(crate) mod results;
-mod schema;
+pub(crate) mod schema;
 pub(crate) mod template;
 
 use std::{collections::BTreeSet, path::Path};

@@ -63,9 +63,7 @@ impl Schema {
 
     /// Returns every violation of the schema by a Constraint.
     pub(crate) fn check(&self, constraint: &YamlNode) -> Vec<SchemaError> {
-        let mut errors = Vec::new();
-        Validation { errors: &mut errors, quiet: false }.value(&self.root, constraint, "");
-        errors
+        violations(&self.root, constraint, "")
     }
 
     /// Whether a Constraint gets no defaults for its parameters because it has no `parameters`.
@@ -79,6 +77,13 @@ impl Schema {
     pub(crate) fn fill(&self, constraint: &mut YamlNode) {
         fill(&self.root, constraint);
     }
+}
+
+/// Returns every violation of a schema by a value; `path` is the path of the value in messages.
+pub(crate) fn violations(schema: &YamlNode, value: &YamlNode, path: &str) -> Vec<SchemaError> {
+    let mut errors = Vec::new();
+    Validation { errors: &mut errors, quiet: false }.value(schema, value, path);
+    errors
 }
 
 fn field<'a>(node: &'a mut YamlNode, key: &str) -> Option<&'a mut YamlNode> {
