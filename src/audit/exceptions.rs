@@ -8,6 +8,7 @@ mod listed;
 mod rules;
 mod status;
 mod summary;
+mod system;
 
 use std::{
     cell::LazyCell,
@@ -30,7 +31,7 @@ pub use self::{
     summary::ExceptionSummary,
 };
 use crate::{
-    judge::set::PolicySet,
+    judge::{profile::Profile, set::PolicySet},
     model::{
         body::Body,
         exception::{ExceptionProblem, ExceptionState},
@@ -55,7 +56,7 @@ pub const NOTICE: SignedDuration = SignedDuration::from_hours(14 * 24);
 /// All exceptions, and the rules that they can be about.
 #[derive(Debug, Clone, Default)]
 pub struct Exceptions {
-    /// Those of `--exceptions`, each with its file and line.
+    /// Those of `--exceptions`, each with its file and line, and then those for system components.
     given: Vec<(Option<Location>, ListedException)>,
     /// Why the newest version of the files could not be loaded.
     refused_given: Option<String>,
@@ -124,7 +125,8 @@ impl Exceptions {
     /// Names each that is not, and the nearest rule.
     pub fn checked(mut self, policies: &PolicySet) -> anyhow::Result<Self> {
         self.set_policies(policies);
-        let wrong = self.given.iter().filter_map(|(location, exception)| {
+        let written = self.given.iter().filter(|(_, exception)| exception.author != Author::Library);
+        let wrong = written.filter_map(|(location, exception)| {
             let unknown = exception.named.unknown.as_ref()?;
             let place = place_of(location.as_ref(), "spec.policies");
             Some(format!("{place}{}: {unknown}", exception.excuse.by))
@@ -136,7 +138,8 @@ impl Exceptions {
 
     /// Takes the exceptions of files from another set.
     pub(crate) fn replace_given(&mut self, other: Self) {
-        (self.given, self.refused_given) = (other.given, None);
+        let system = self.given.extract_if(.., |(_, exception)| exception.author == Author::Library);
+        (self.given, self.refused_given) = (other.given.into_iter().chain(system).collect(), None);
         self.resolve_given();
     }
 
@@ -156,9 +159,13 @@ impl Exceptions {
         self.refused_given = Some(why);
     }
 
-    /// Notes which rules are in force.
+    /// Notes which rules are in force, and whether violations of system components are excused.
     pub fn set_policies(&mut self, policies: &PolicySet) {
         self.rules = RulesInForce::new(policies);
+        self.given.retain(|(_, exception)| exception.author != Author::Library);
+        if policies.profile.is_some_and(Profile::excuses_system) {
+            self.given.extend(system::exceptions().map(|exception| (None, ListedException::new(exception))));
+        }
         self.resolve_given();
         self.found.readable_mut().for_each(|exception| exception.resolve(&self.rules));
     }
@@ -188,14 +195,18 @@ impl Exceptions {
         self.found.remove(key);
     }
 
-    /// Returns those that can be read.
+    /// Returns those that can be read, without those for system components.
     fn all(&self) -> impl Iterator<Item = &ListedException> {
-        self.given.iter().map(|(_, exception)| exception).chain(self.found.readable())
+        let given = self.given.iter().map(|(_, exception)| exception);
+        given.filter(|exception| exception.author != Author::Library).chain(self.found.readable())
     }
 
     /// Excuses the results of an object that an exception matches at a time, and only those, whatever was excused before.
     /// `subjects` are the object and its owners, each with its JSON: an exception for any of them excuses the object.
     pub(crate) fn apply(&self, subjects: &[(ObjectKey, Body)], findings: &mut [Finding], now: Timestamp) {
+        if subjects.is_empty() {
+            return findings.iter_mut().for_each(Finding::restore);
+        }
         let subjects: Vec<_> = subjects.iter().map(|(key, body)| (key, LazyCell::new(move || body.labels()))).collect();
         let namespaces: BTreeSet<&str> = subjects.iter().filter_map(|(key, _)| key.namespace.as_deref()).collect();
         let mut matching: HashMap<*const Exception, bool> = HashMap::new();
@@ -226,9 +237,12 @@ impl Exceptions {
         self.all().any(|exception| exception.selects_by_labels())
     }
 
-    /// Whether there are no exceptions.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.all().next().is_none()
+    /// Whether one of them may be about an object or its owners.
+    pub(crate) fn may_concern(&self, key: &ObjectKey) -> bool {
+        let is_of_system = |exception: &ListedException| {
+            exception.author == Author::Library && exception.concerns(key.namespace.as_deref())
+        };
+        self.all().next().is_some() || self.given.iter().any(|(_, exception)| is_of_system(exception))
     }
 
     /// Returns when, after a time, the next exception expires, or the warning about it is due.
@@ -276,8 +290,12 @@ impl Exceptions {
 
     /// Returns all of them as they are at a time, given how many results each excuses; sorted by name.
     pub(crate) fn summaries(&self, excused: &HashMap<Arc<str>, usize>, now: Timestamp) -> Vec<ExceptionSummary> {
-        let given =
-            self.given.iter().map(|(location, exception)| self.summary(exception, location.clone(), excused, now));
+        // One for a component that is not there is of no interest.
+        let is_shown = |(_, exception): &&(_, ListedException)| {
+            exception.author != Author::Library || excused.contains_key(&exception.excuse.by)
+        };
+        let given = self.given.iter().filter(is_shown);
+        let given = given.map(|(location, exception)| self.summary(exception, location.clone(), excused, now));
         let invalid = |name: String, message: String| ExceptionSummary {
             name,
             state: ExceptionState::Invalid,
@@ -337,7 +355,7 @@ impl Exceptions {
             name: excuse.by.to_string(),
             state,
             reason: Arc::clone(&excuse.reason),
-            expires_at: Some(expires),
+            expires_at: excuse.expires,
             results,
             location,
             message,

@@ -82,6 +82,11 @@ fn policies() -> impl Iterator<Item = &'static BuiltinFile> {
     FILES.iter().filter(|file| file.is_policy())
 }
 
+/// Returns the text of a file of the library by its path.
+pub(crate) fn file(path: &str) -> Option<&'static str> {
+    FILES.iter().find(|file| file.path == path).map(|file| file.text)
+}
+
 /// Returns the names of all parts, sorted: packages and their common prefixes.
 pub(crate) fn parts() -> Vec<String> {
     let packages = policies().filter(|file| !file.is_in(SHARED)).map(BuiltinFile::package);

@@ -38,6 +38,11 @@ impl Profile {
         self != Self::Minimal || severity.is_some_and(|severity| severity <= MINIMAL)
     }
 
+    /// Whether violations of a cluster's own components are excused.
+    pub(crate) fn excuses_system(self) -> bool {
+        self != Self::Strict
+    }
+
     /// Returns the sources that it makes of the named ones: with `strict`, the whole library includes the parts that are
     /// off by default.
     pub(crate) fn sources(self, named: &[FileSource]) -> Vec<FileSource> {

@@ -5,11 +5,16 @@ use std::{fmt, sync::Arc};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
+/// The name that results in a baseline are excused by.
+const BASELINE: &str = "baseline";
+/// The prefix of the names of exceptions for system components; a `PolicyException` cannot have such a name.
+const SYSTEM: &str = "system:";
+
 /// Why the result of a rule is excused.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Excuse {
-    /// The exception, as `namespace/name` or `name`, or `baseline`.
+    /// The exception, as `namespace/name` or `name`, or `baseline`, or `system:` and the name of a component.
     pub by: Arc<str>,
     /// The reason given in the exception; empty for a baseline.
     #[serde(default, skip_serializing_if = "str::is_empty")]
@@ -22,12 +27,22 @@ pub struct Excuse {
 impl Excuse {
     /// Returns the excuse of results in the baseline.
     pub fn baseline() -> Self {
-        Self { by: "baseline".into(), reason: "".into(), expires: None }
+        Self { by: BASELINE.into(), reason: "".into(), expires: None }
     }
 
-    /// Whether it is that of the baseline, which does not end; exceptions always do.
+    /// Returns the excuse of a component of the cluster's distribution.
+    pub(crate) fn system(component: &str, reason: Arc<str>) -> Self {
+        Self { by: format!("{SYSTEM}{component}").into(), reason, expires: None }
+    }
+
+    /// Whether it is that of the baseline, which does not end; exceptions of people always do.
     pub fn is_baseline(&self) -> bool {
-        self.expires.is_none()
+        self.expires.is_none() && &*self.by == BASELINE
+    }
+
+    /// Whether it is that of a system component.
+    pub fn is_system(&self) -> bool {
+        self.expires.is_none() && self.by.starts_with(SYSTEM)
     }
 }
 

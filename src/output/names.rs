@@ -58,9 +58,10 @@ pub(super) fn message(entry: &Entry) -> String {
     message
 }
 
-/// Whether a result is in the baseline. Such results are not listed: a baseline is used to see only new ones.
-pub(super) fn is_in_baseline(entry: &Entry) -> bool {
-    entry.excuse.as_ref().is_some_and(|excuse| excuse.is_baseline())
+/// Whether a result is only counted, and not listed for people: it is in the baseline, which is used to see only new ones,
+/// or excused for a system component.
+pub(super) fn is_only_counted(entry: &Entry) -> bool {
+    entry.excuse.as_ref().is_some_and(|excuse| excuse.is_baseline() || excuse.is_system())
 }
 
 /// Returns a key that sorts the most severe results first.
@@ -70,7 +71,7 @@ pub(super) fn urgency(entry: &Entry) -> impl Ord + use<> {
 
 /// Returns the results that are not in the baseline, the most severe first and otherwise in their order.
 pub(super) fn worst_first(entries: &[Entry]) -> Vec<&Entry> {
-    let mut sorted: Vec<&Entry> = entries.iter().filter(|entry| !is_in_baseline(entry)).collect();
+    let mut sorted: Vec<&Entry> = entries.iter().filter(|entry| !is_only_counted(entry)).collect();
     sorted.sort_by_key(|entry| urgency(entry));
     sorted
 }

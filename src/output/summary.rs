@@ -99,8 +99,14 @@ pub(super) fn sentence(result: &AuditResult, paint: Paint) -> String {
     };
     let mut sentence = vec![first];
     let known = result.baseline.as_ref().map_or(0, |baseline| baseline.known);
+    let of_system = result
+        .results
+        .iter()
+        .filter(|entry| entry.covered_by.is_none() && entry.excuse.as_ref().is_some_and(|excuse| excuse.is_system()));
+    let of_system = of_system.count();
     let others = [
-        (summary.skip.saturating_sub(known), "excused"),
+        (summary.skip.saturating_sub(known).saturating_sub(of_system), "excused"),
+        (of_system, "excused for system components"),
         (known, "in the baseline"),
         (summary.covered, "covered by results of their owners"),
     ];

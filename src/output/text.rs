@@ -12,7 +12,7 @@ use std::{
 
 use super::{
     format::{RenderOptions, shown_time},
-    names::{ShownNames, is_in_baseline, message, object_name, rule_name},
+    names::{ShownNames, is_only_counted, message, object_name, rule_name},
     rules::RuleCatalog,
     safe::shown_line,
     style::{BOLD, DIM, GREEN, Paint, columns_of, severity_style, style_of, wrap},
@@ -40,7 +40,7 @@ const TABLES_FROM: usize = 30;
 /// Writes all results, tables, and the summary with advice.
 pub(super) fn render(result: &AuditResult, options: &RenderOptions, out: &mut dyn io::Write) -> io::Result<()> {
     let paint = Paint(options.color);
-    let entries: Vec<&Entry> = result.results.iter().filter(|entry| !is_in_baseline(entry)).collect();
+    let entries: Vec<&Entry> = result.results.iter().filter(|entry| !is_only_counted(entry)).collect();
     if !options.summary {
         List::new(result, options).render(&entries, out)?;
     }
@@ -241,7 +241,7 @@ impl Columns {
 
 /// Returns a line for each rule that has results and annotations, followed by an empty line.
 fn about_rules(result: &AuditResult) -> Vec<String> {
-    let shown = result.results.iter().filter(|entry| !is_in_baseline(entry));
+    let shown = result.results.iter().filter(|entry| !is_only_counted(entry));
     let violated: BTreeSet<(&str, &str)> = shown.map(|entry| (&*entry.policy, &*entry.rule)).collect();
     let rules = RuleCatalog::of(result);
     let line = |(policy, rule): (&str, &str)| {

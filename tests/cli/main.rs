@@ -28,6 +28,7 @@ mod plugin;
 mod policies;
 mod runner;
 mod secrets;
+mod system;
 mod telemetry;
 mod test;
 

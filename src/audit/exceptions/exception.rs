@@ -27,6 +27,8 @@ pub(crate) enum Author {
     Operator,
     /// A user with write access to a namespace: excuses only objects in it, and only for policies that allow it.
     Team,
+    /// The library, for components of the cluster's distribution: excuses only its own rules, and has no end.
+    Library,
 }
 
 /// Where kubectl puts an object that names no namespace.
@@ -53,7 +55,7 @@ pub(crate) struct Exception {
 }
 
 /// Names of rules.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct PolicyRules {
     /// A policy, or a glob over policies; without `rules` anything that a `RulePattern` names.
@@ -61,6 +63,22 @@ pub(crate) struct PolicyRules {
     /// Rules or ids of the policy, or globs over them; empty is all rules.
     #[serde(default)]
     pub(crate) rules: Vec<Arc<str>>,
+}
+
+/// A component of a distribution, and the rules that it may violate.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct SystemComponent {
+    pub(super) name: String,
+    pub(super) kinds: Vec<String>,
+    /// Its namespaces, by name; empty for objects of the cluster.
+    #[serde(default)]
+    pub(super) namespaces: Vec<String>,
+    pub(super) names: Vec<String>,
+    /// Ids of rules.
+    #[serde(default)]
+    pub(super) rules: Vec<Arc<str>>,
+    pub(super) reason: Arc<str>,
 }
 
 #[derive(Deserialize)]
@@ -212,6 +230,29 @@ impl Exception {
         })
     }
 
+    /// Returns the exception for a component, with the rules that every component may violate.
+    ///
+    /// # Errors
+    /// Names a kind that is no pattern of kinds.
+    pub(super) fn of_component(component: SystemComponent, common: &[PolicyRules]) -> Result<Self, String> {
+        let SystemComponent { name, kinds, namespaces, names, rules, reason } = component;
+        let own = (!rules.is_empty()).then(|| PolicyRules { name: "*".into(), rules });
+        let wildcards = |patterns: Vec<String>| patterns.iter().map(|pattern| Wildcard::new(pattern)).collect();
+        Ok(Self {
+            author: Author::Library,
+            excuse: Arc::new(Excuse::system(&name, reason)),
+            expires: Timestamp::MAX,
+            policies: own.into_iter().chain(common.iter().cloned()).collect(),
+            kinds: kinds.iter().map(|kind| kind.parse()).collect::<Result<_, _>>()?,
+            names: wildcards(names),
+            namespaces: wildcards(namespaces),
+            namespace: None,
+            is_in_default: false,
+            preceded_by: OnceLock::new(),
+            labels: None,
+        })
+    }
+
     /// Says that it excuses nothing, and why.
     pub(crate) fn unused(&self) -> String {
         if let Some(other) = self.preceded_by.get() {
@@ -226,6 +267,12 @@ impl Exception {
     /// Whether labels decide what it is about.
     pub(crate) fn selects_by_labels(&self) -> bool {
         self.labels.is_some()
+    }
+
+    /// Whether it is about objects in a namespace; `None` for those of the cluster.
+    pub(crate) fn concerns(&self, namespace: Option<&str>) -> bool {
+        let is_own = |own: &str| self.namespaces.iter().any(|pattern| pattern.matches(own));
+        self.namespaces.is_empty() == namespace.is_none() && namespace.is_none_or(is_own)
     }
 
     /// Whether it is about an object, whose labels are read only if they decide.

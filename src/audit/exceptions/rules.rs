@@ -59,6 +59,8 @@ struct RuleInForce {
     rule: Arc<str>,
     ids: BTreeSet<Arc<str>>,
     excusable: Excusability,
+    /// Whether it is a rule of the builtin library.
+    is_builtin: bool,
 }
 
 impl RuleInForce {
@@ -81,13 +83,14 @@ impl RulesInForce {
         let mut all = Self::default();
         for policy in &policies.policies {
             for rule in &policy.rules {
-                all.add(&policy.name, &rule.name, rule.metadata.ids(), rule.excusable);
+                all.add((&policy.name, policy.is_builtin), &rule.name, rule.metadata.ids(), rule.excusable);
             }
         }
-        // An exception from a rule that is switched off is not wrong.
-        for SkippedRule { policy, rule, id } in &policies.rule_changes.skipped {
+        // An exception from a rule that is switched off, or that the profile does not contain, is not wrong.
+        let changes = &policies.rule_changes;
+        for SkippedRule { policy, rule, id } in changes.skipped.iter().chain(&changes.unselected) {
             if all.find(policy, rule).is_none() {
-                all.add(policy, rule, id.as_deref().into_iter(), Excusability::Always);
+                all.add((policy, false), rule, id.as_deref().into_iter(), Excusability::Always);
             }
         }
         all
@@ -95,7 +98,7 @@ impl RulesInForce {
 
     fn add<'a>(
         &mut self,
-        policy: &Arc<str>,
+        (policy, is_builtin): (&Arc<str>, bool),
         rule: &Arc<str>,
         ids: impl Iterator<Item = &'a str>,
         excusable: Excusability,
@@ -109,10 +112,11 @@ impl RulesInForce {
         if let Some(known) = self.rules.get_mut(index) {
             // Two sources may have a rule of one name, if one of them is a Constraint: neither decides for the other.
             known.excusable = known.excusable.and(excusable);
+            known.is_builtin &= is_builtin;
             known.ids.extend(ids);
         } else {
             let (policy, rule) = (Arc::clone(policy), Arc::clone(rule));
-            self.rules.push(RuleInForce { policy, rule, ids, excusable });
+            self.rules.push(RuleInForce { policy, rule, ids, excusable, is_builtin });
         }
     }
 
@@ -139,6 +143,9 @@ impl RulesInForce {
                 }
                 indexes.extend(found);
             }
+        }
+        if exception.author == Author::Library {
+            indexes.retain(|index| self.rules.get(*index).is_some_and(|rule| rule.is_builtin));
         }
         if exception.author == Author::Team {
             named.refused = indexes.iter().filter(|index| !self.excusability(**index).is_possible()).count();

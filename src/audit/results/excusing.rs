@@ -63,9 +63,9 @@ impl Results {
         }
     }
 
-    /// Returns what an exception may match to excuse the violations of an object; nothing if there are no exceptions.
+    /// Returns what an exception may match to excuse the violations of an object; nothing if no exception can.
     pub(super) fn subjects(&self, objects: &WatchedObjects, key: &ObjectKey) -> Vec<(ObjectKey, Body)> {
-        if self.exceptions.is_empty() { Vec::new() } else { objects.with_owners(key) }
+        if self.exceptions.may_concern(key) { objects.with_owners(key) } else { Vec::new() }
     }
 
     /// Whether exceptions changed in some namespaces that are not applied to all results yet.

@@ -1,0 +1,84 @@
+//! System components: their violations of the library's rules are excused, and no others.
+
+use std::collections::BTreeSet;
+
+use insta_cmd::assert_cmd_snapshot;
+use kaudit_test_support::files::folder;
+use serde_json::Value;
+
+use crate::kaudit;
+
+const COMPONENTS: &str = include_str!("system.yaml");
+
+/// Returns the results of a check that have this outcome, as object and rule.
+fn results(manifests: &str, arguments: &[&str], outcome: &str) -> BTreeSet<String> {
+    let folder = folder(&[("system.yaml", manifests)]);
+    let ended = kaudit(folder.path(), &[&["check", "-f", ".", "-o", "json"], arguments].concat()).output().unwrap();
+    let result: Value = serde_json::from_slice(&ended.stdout).unwrap_or_else(|_| panic!("{ended:?}"));
+    let entries = result["results"].as_array().unwrap().iter().filter(|entry| entry["result"] == outcome);
+    let shown =
+        |entry: &Value| format!("{} {}", entry["resource"]["name"].as_str().unwrap(), entry["rule"].as_str().unwrap());
+    entries.map(shown).collect()
+}
+
+/// Returns violations of all outcomes.
+fn violations(manifests: &str, arguments: &[&str]) -> BTreeSet<String> {
+    &results(manifests, arguments, "fail") | &results(manifests, arguments, "warn")
+}
+
+#[test]
+fn violations_of_system_components_are_excused_except_with_the_strict_profile() {
+    let library = ["-p", "builtin"];
+    assert_eq!(violations(COMPONENTS, &library), BTreeSet::new());
+    let excused = results(COMPONENTS, &library, "skip");
+    let strict = violations(COMPONENTS, &["-p", "builtin", "--profile", "strict"]);
+    assert!(excused.is_subset(&strict) && excused.len() > 40, "{excused:?}");
+    let folder = folder(&[("system.yaml", COMPONENTS)]);
+    assert_cmd_snapshot!(
+        "system_components",
+        kaudit(folder.path(), &["check", "-f", ".", "-p", "builtin", "--profile", "minimal"])
+    );
+    let ended = kaudit(folder.path(), &["check", "-f", ".", "-p", "builtin", "-o", "json"]).output().unwrap();
+    let result: Value = serde_json::from_slice(&ended.stdout).unwrap();
+    let exception = result["exceptions"].as_array().unwrap().iter().find(|one| one["name"] == "system:kube-proxy");
+    let exception = exception.unwrap();
+    assert_eq!((&exception["state"], exception.get("expiresAt")), (&"active".into(), None));
+    assert!(
+        result["exceptions"].as_array().unwrap().iter().all(|one| one["results"] != 0),
+        "unused ones are not listed"
+    );
+}
+
+#[test]
+fn other_namespaces_names_and_rules_are_not_excused() {
+    let library = ["-p", "builtin"];
+    for (from, to, violation) in [
+        ("namespace: kube-system", "namespace: shop", "kube-proxy deny_privileged"),
+        ("name: kube-proxy, ", "name: proxy, ", "proxy deny_privileged"),
+        ("kind: DaemonSet", "kind: StatefulSet", "kindnet deny_host_namespaces"),
+        ("\"eks:addon-cluster-admin\"}\nroleRef", "\"eks:others\"}\nroleRef", "eks:others deny_cluster_admin"),
+        ("kube-public", "kube-system", "kubeadm:bootstrap-signer-clusterinfo deny_anonymous"),
+    ] {
+        let changed = COMPONENTS.replace(from, to);
+        assert_ne!(changed, COMPONENTS, "{from}");
+        let found = violations(&changed, &library);
+        assert!(found.contains(violation), "{from} → {to}: {found:?}");
+    }
+    // coredns does not need privileges, so they are not excused.
+    let privileged = COMPONENTS.replace("allowPrivilegeEscalation: false\n", "privileged: true\n");
+    assert_eq!(violations(&privileged, &library), ["coredns deny_privileged".to_owned()].into());
+}
+
+#[test]
+fn rules_of_other_sources_are_not_excused() {
+    let folder = folder(&[
+        ("system.yaml", COMPONENTS),
+        (
+            "own/own.rego",
+            "# METADATA\n# custom: {id: KPS-B03}\npackage own\n\ndeny contains \"own\" if input.kind == \"DaemonSet\"\n",
+        ),
+    ]);
+    let arguments = ["check", "-f", "system.yaml", "-p", "builtin", "-p", "own", "-o", "json"];
+    let result: Value = serde_json::from_slice(&kaudit(folder.path(), &arguments).output().unwrap().stdout).unwrap();
+    assert_eq!(result["summary"]["fail"], 5);
+}
