@@ -122,6 +122,7 @@ fn result(text: &str) -> AuditResult {
         }],
         refused: vec![],
         not_judged: vec![],
+        profile: None,
         skipped_rules: vec![],
         min_severity: None,
         excluded_namespaces: vec![],
