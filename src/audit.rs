@@ -14,6 +14,7 @@ pub mod gate;
 pub(crate) mod inventory;
 pub(crate) mod judges;
 pub mod ledger;
+pub(crate) mod looked_up;
 pub(crate) mod memory;
 mod merged;
 pub mod overview;

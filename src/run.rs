@@ -2,7 +2,8 @@
 //! `kaudit explain`. Commands that only load policies, `kaudit policies` and `kaudit rbac`, use some of them.
 //!
 //! In: the options of the command line. Out: [`sources`], [`policies`] and [`exceptions`] that are loaded, and followed
-//! while a run lasts; a pipeline with its channels and settings ([`wiring`]) and its recorders ([`recording`]). At the
+//! while a run lasts; a pipeline with its channels and settings ([`wiring`]), the objects of a cluster that manifests are checked with
+//! ([`with_cluster`]), and recorders ([`recording`]). At the
 //! end, a result is checked for objects ([`checked`]) and compared with a [`baseline`].
 
 pub(crate) mod baseline;
@@ -16,3 +17,4 @@ pub(crate) mod recording;
 pub(crate) mod signals;
 pub(crate) mod sources;
 pub(crate) mod wiring;
+pub(crate) mod with_cluster;

@@ -6,6 +6,7 @@ pub mod inactive;
 pub mod informer;
 pub(crate) mod json;
 pub mod manifest;
+pub mod placement;
 pub mod policies;
 pub mod received;
 mod redaction;

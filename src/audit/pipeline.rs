@@ -55,6 +55,8 @@ pub struct Inputs {
     pub stop: CancellationToken,
     /// What is read of a cluster; `None` for files, of which everything is.
     pub selection: Option<Selection>,
+    /// Objects of a cluster that only serve lookups, if the changes are those of files.
+    pub(crate) cluster: Option<Arc<WatchedObjects>>,
 }
 
 /// How often the overview is drawn up, if anything changed.
@@ -97,6 +99,7 @@ impl Pipeline {
     /// Runs until stopped; with `once` until everything that existed at the start has been evaluated. Returns the whole result.
     pub async fn run(mut self, mut inputs: Inputs, once: bool) -> AuditResult {
         self.objects.selection = inputs.selection.take().or(self.objects.selection.take());
+        self.objects.cluster = inputs.cluster.take();
         let mut changes = Vec::with_capacity(CHANGES);
         let mut tick = tokio::time::interval(OVERVIEW_EVERY);
         tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);

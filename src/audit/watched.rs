@@ -38,6 +38,8 @@ pub(crate) struct WatchedObjects {
     pub(super) gate: Gate,
     /// What is read of a cluster; `None` for files.
     pub(super) selection: Option<Selection>,
+    /// Objects of a cluster that only serve lookups, if these are manifests, which replace them.
+    pub(super) cluster: Option<Arc<Self>>,
     /// Whether nothing more will be read.
     pub(super) sources_ended: bool,
     /// Scopes that replace others, by the new one.
@@ -56,6 +58,7 @@ impl WatchedObjects {
             cache: if streams { Cache::unpacked() } else { Cache::new(packing) },
             gate: Gate::new(settings.sync_timeout),
             selection: None,
+            cluster: None,
             sources_ended: false,
             successors: HashMap::new(),
             last_change: None,
@@ -108,16 +111,37 @@ impl WatchedObjects {
 
     /// Returns the state of an object that policies can look up now.
     pub(super) fn state_to_look_up(&self, key: ObjectKey) -> ObjectState {
-        let scope = self.cache.scope(&key).filter(|scope| self.gate.lets_through(scope));
-        let object = scope.and_then(|_| self.cache.object(&key));
-        (key, object.map(|object| object.body))
+        let body = self.body_to_look_up(&key);
+        (key, body)
+    }
+
+    fn body_to_look_up(&self, key: &ObjectKey) -> Option<Body> {
+        let scope = self.cache.scope(key).filter(|scope| self.gate.lets_through(scope));
+        let object = scope.and_then(|_| self.cache.object(key));
+        object.map(|object| object.body).or_else(|| self.cluster.as_ref()?.body_to_look_up(key))
+    }
+
+    /// Returns the objects of the cluster that serve lookups: those that no manifest replaces.
+    pub(super) fn of_cluster(&self) -> impl Iterator<Item = ObjectKey> {
+        let cluster = self.cluster.iter();
+        let keys = cluster.flat_map(|cluster| cluster.gate.joined().flat_map(|scope| cluster.cache.keys(scope)));
+        keys.filter(|key| !self.replaces(key))
+    }
+
+    /// Whether a manifest has the kind, in any version, and the name of an object of the cluster.
+    fn replaces(&self, key: &ObjectKey) -> bool {
+        let mut scopes = self.gate.scopes().filter(|scope| scope.kind.is(&key.kind.group, &key.kind.kind));
+        scopes.any(|scope| self.cache.uid(&in_version_of(key, scope)).is_some())
     }
 
     /// Returns the Namespace of an object.
     pub(super) fn namespace_of(&self, key: &ObjectKey) -> Option<Object> {
         let name = key.namespace.clone()?;
-        let scope = self.gate.joined().find(|scope| scope.kind.is("", "Namespace"))?;
-        self.cache.object(&ObjectKey { kind: Arc::clone(&scope.kind), namespace: None, name, copy: 0 })
+        let own = || {
+            let scope = self.gate.joined().find(|scope| scope.kind.is("", "Namespace"))?;
+            self.cache.object(&ObjectKey { kind: Arc::clone(&scope.kind), namespace: None, name, copy: 0 })
+        };
+        own().or_else(|| self.cluster.as_ref()?.namespace_of(key))
     }
 
     /// Returns an object and its owners with their contents: an exception that matches any of them excuses its violations.

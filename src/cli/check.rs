@@ -68,6 +68,8 @@ EXAMPLES:
     kaudit check manifests
   Check rendered manifests
     helm template chart | kaudit check -f -
+  Check them with the objects that exist in a cluster
+    helm template chart | kaudit check -f - --with-cluster
   Watch the cluster and check every change
     kaudit check -p policies
   Check the clusters of two contexts
@@ -106,6 +108,19 @@ pub struct CheckArgs {
     /// Manifests as positional arguments, as other tools accept them.
     #[arg(value_name = "PATH", help = "The same as --filename", help_heading = "Source")]
     pub paths: Vec<PathBuf>,
+
+    /// Read the objects that rules look up from the cluster of the kubeconfig; only the manifests are checked
+    ///
+    /// A manifest replaces the object of the cluster with its kind, namespace and name. A manifest without a namespace is in
+    /// the namespace of --namespace, or else of the kubeconfig's context.
+    #[arg(
+        long,
+        env = "KAUDIT_WITH_CLUSTER",
+        value_parser = BoolishValueParser::new(),
+        conflicts_with = "files_are_complete",
+        help_heading = "Source"
+    )]
+    pub with_cluster: bool,
 
     /// The selection of objects.
     #[command(flatten)]
@@ -442,6 +457,8 @@ impl CheckArgs {
 
     /// Returns how the policies are loaded.
     pub fn load_options(&self) -> LoadOptions {
-        self.policies.evaluation.load_options(&self.reading)
+        let options = self.policies.evaluation.load_options(&self.reading);
+        let is_incomplete = self.source.has_only_some_objects() && !self.with_cluster;
+        LoadOptions { rules: options.rules.for_incomplete_objects(is_incomplete), ..options }
     }
 }

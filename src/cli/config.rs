@@ -27,7 +27,7 @@ use crate::{
         diff::DiffArgs,
         explain::ExplainArgs,
         hints, plugin,
-        scope::{PartArgs, SyncArgs},
+        scope::{PartArgs, SourceArgs, SyncArgs},
         short_help, values,
     },
     judge::sources::PolicySource,
@@ -158,7 +158,7 @@ fn validate_check(check: &mut CheckArgs, matches: &ArgMatches, origins: &ValueOr
     let mode = check.mode();
     let outranks_mode = |id: &str| origins.of(id) >= origins.of("once");
     if mode == CheckMode::Files {
-        validate_manifests(&mut check.scope.part, matches, origins)?;
+        validate_manifests(&mut check.scope.part, matches, origins, check.with_cluster)?;
         check.recording.record.clear();
         check.timing.initial = Initial::Judge;
     }
@@ -181,6 +181,10 @@ fn validate_check(check: &mut CheckArgs, matches: &ArgMatches, origins: &ValueOr
             "--listen-ui makes no sense with --once, which ends after one result; to write a page: -o html=FILE".into(),
         );
     }
+    if mode != CheckMode::Files && std::mem::take(&mut check.with_cluster) && outranks_mode("with_cluster") {
+        return Err("--with-cluster needs --filename: it adds objects of the cluster to manifests".into());
+    }
+    validate_completeness(&mut check.source, origins)?;
     if mode != CheckMode::Files && (check.fixing.fix || check.fixing.diff) {
         let option = if check.fixing.fix { "--fix" } else { "--diff" };
         return Err(format!("{option} needs --filename: only manifests can be changed"));
@@ -192,6 +196,15 @@ fn validate_check(check: &mut CheckArgs, matches: &ArgMatches, origins: &ValueOr
     validate_record(&check.recording)?;
     validate_output(check, mode)?;
     standard_input_once(&[&check.source.manifests.filename[..], &check.exceptions.given.files].concat())
+}
+
+/// Rejects `--files-are-complete` without files; see [`validate_check`].
+fn validate_completeness(source: &mut SourceArgs, origins: &ValueOrigins) -> Result<(), String> {
+    let is_given = source.manifests.filename.is_empty() && std::mem::take(&mut source.files_are_complete);
+    if is_given && origins.of("files_are_complete") >= origins.of("once") {
+        return Err("--files-are-complete needs --filename: in a cluster, all objects are known".into());
+    }
+    Ok(())
 }
 
 /// Rejects `--selector` where it would report the violations of all other objects as resolved.
@@ -221,8 +234,9 @@ fn validate_page(check: &CheckArgs) -> Result<(), String> {
 /// Rejects incompatible options of `kaudit diff`; see [`validate_check`].
 fn validate_diff(diff: &mut DiffArgs, matches: &ArgMatches, origins: &ValueOrigins) -> Result<(), String> {
     if !diff.source.manifests.filename.is_empty() {
-        validate_manifests(&mut diff.scope.part, matches, origins)?;
+        validate_manifests(&mut diff.scope.part, matches, origins, false)?;
     }
+    validate_completeness(&mut diff.source, origins)?;
     default_to_text(&mut diff.output)?;
     if diff.exceptions.files.iter().any(|file| file.as_os_str() == "-") {
         return Err("--exceptions - cannot be read for both sides of a comparison: name a file".into());
@@ -233,21 +247,26 @@ fn validate_diff(diff: &mut DiffArgs, matches: &ArgMatches, origins: &ValueOrigi
 /// Rejects incompatible options of `kaudit explain`; see [`validate_check`].
 fn validate_explain(explain: &ExplainArgs, matches: &ArgMatches, origins: &ValueOrigins) -> Result<(), String> {
     if !explain.manifests.filename.is_empty() {
-        without_cluster(matches, origins)?;
+        without_cluster(matches, origins, false)?;
     }
     standard_input_once(&explain.manifests.filename)
 }
 
 /// Rejects options that need a cluster, and resets the shard and the filter of kinds.
-fn validate_manifests(part: &mut PartArgs, matches: &ArgMatches, origins: &ValueOrigins) -> Result<(), String> {
-    without_cluster(matches, origins)?;
+fn validate_manifests(
+    part: &mut PartArgs,
+    matches: &ArgMatches,
+    origins: &ValueOrigins,
+    with_cluster: bool,
+) -> Result<(), String> {
+    without_cluster(matches, origins, with_cluster)?;
     *part = PartArgs::WHOLE;
     Ok(())
 }
 
-/// Rejects options that need a cluster.
-fn without_cluster(matches: &ArgMatches, origins: &ValueOrigins) -> Result<(), String> {
-    match cluster_option(matches, origins) {
+/// Rejects options that need a cluster; `with_cluster` allows those about how objects are read from it.
+fn without_cluster(matches: &ArgMatches, origins: &ValueOrigins, with_cluster: bool) -> Result<(), String> {
+    match cluster_option(matches, origins, with_cluster) {
         Some(long) => Err(format!("--{long} makes no sense with --filename: manifests are checked without a cluster")),
         None => Ok(()),
     }
@@ -262,22 +281,23 @@ fn standard_input_once(filename: &[PathBuf]) -> Result<(), String> {
 
 /// Returns an option that needs a cluster and whose origin has at least the precedence of `--filename`'s. Which options
 /// need a cluster follows from their group.
-fn cluster_option(matches: &ArgMatches, origins: &ValueOrigins) -> Option<String> {
-    let groups = [
-        ClusterArgs::group_id(),
+fn cluster_option(matches: &ArgMatches, origins: &ValueOrigins, with_cluster: bool) -> Option<String> {
+    let reading = [ClusterArgs::group_id(), SyncArgs::group_id()];
+    let others = [
         ContextsArgs::group_id(),
         PartArgs::group_id(),
         RecordingArgs::group_id(),
         WritingArgs::group_id(),
         TimingArgs::group_id(),
-        SyncArgs::group_id(),
         ServingArgs::group_id(),
         UiAuthArgs::group_id(),
     ];
+    let groups = others.iter().chain(reading.iter().filter(|_| !with_cluster));
+    let groups: Vec<_> = groups.flatten().collect();
     let (name, matches) = matches.subcommand()?;
     let command = cli::command();
     let check = command.find_subcommand(name)?;
-    let options = check.get_groups().filter(|group| groups.contains(&Some(group.get_id().clone())));
+    let options = check.get_groups().filter(|group| groups.contains(&group.get_id()));
     let given = |id: &&Id| {
         let (id, origin) = (id.as_str(), origins.of(id.as_str()));
         origin != ValueOrigin::Default && origin >= origins.of("filename") && !is_off(id, matches)

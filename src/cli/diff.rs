@@ -20,7 +20,7 @@ use super::{
     values,
 };
 use crate::{
-    judge::sources::PolicySource,
+    judge::{load_options::LoadOptions, sources::PolicySource},
     output::{FailOn, Target},
 };
 
@@ -127,6 +127,14 @@ pub struct DiffArgs {
     /// Log level and format.
     #[command(flatten)]
     pub log: LogArgs,
+}
+
+impl DiffArgs {
+    /// Returns how the policies are loaded.
+    pub fn load_options(&self) -> LoadOptions {
+        let options = self.evaluation.load_options(&self.reading);
+        LoadOptions { rules: options.rules.for_incomplete_objects(self.source.has_only_some_objects()), ..options }
+    }
 }
 
 /// One side of a comparison.

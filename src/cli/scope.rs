@@ -11,7 +11,7 @@ use crate::{
     model::{glob::Glob, label_requirements::LabelRequirements, shard::Shard},
     source::{
         received::Secrets,
-        selection::{KindPattern, Selection},
+        selection::{KindPattern, KindUse, Selection},
     },
 };
 
@@ -27,11 +27,22 @@ pub struct SourceArgs {
     #[command(flatten)]
     pub manifests: ManifestArgs,
 
+    /// Treat the manifests as everything that exists, so that rules about missing objects are checked
+    #[arg(long, env = "KAUDIT_FILES_ARE_COMPLETE", value_parser = BoolishValueParser::new())]
+    pub files_are_complete: bool,
+
     /// Skip inactive objects of a cluster (ReplicaSets of earlier revisions, finished Jobs and Pods), or check them too; manifests
     /// are always checked
     #[expect(clippy::doc_markdown, reason = "help is not Markdown")]
     #[arg(long, env = "KAUDIT_INACTIVE", value_enum, value_name = "HOW", default_value_t = Inactive::Skip)]
     pub inactive: Inactive,
+}
+
+impl SourceArgs {
+    /// Whether the objects are manifests that need not be everything that exists.
+    pub fn has_only_some_objects(&self) -> bool {
+        !self.manifests.filename.is_empty() && !self.files_are_complete
+    }
 }
 
 /// Whether inactive objects are checked: see [`source::inactive`](crate::source::inactive).
@@ -173,9 +184,14 @@ impl ScopeArgs {
             include: self.include.clone(),
             exclude: self.exclude.clone(),
             shard: self.shard(),
-            concerned_only: self.part.kinds == KindFilter::Judged && !policies.is_empty(),
+            uses: if self.part.kinds == KindFilter::Judged && !policies.is_empty() {
+                KindUse::Judged
+            } else {
+                KindUse::Any
+            },
             policies,
             of_files: false,
+            placement: None,
         }
     }
 

@@ -248,7 +248,7 @@ fn binding(options: &RbacArgs, scope: &str, role: &str, metadata: &Value) -> Val
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::judge::set::PolicySet;
+    use crate::{judge::set::PolicySet, source::selection::KindUse};
 
     fn policies(text: &str) -> Arc<PolicySet> {
         let folder = tempfile::tempdir().unwrap();
@@ -278,12 +278,12 @@ mod tests {
             "package main\n\ndeny contains \"x\" if {\n\tinput.kind == \"Deployment\"\n\tinput.spec.name in \
              object.keys(data.kubernetes.ingresses[input.metadata.namespace])\n}\n",
         );
-        let checked = Selection { policies: vec![policies], concerned_only: true, ..Selection::default() };
+        let checked = Selection { policies: vec![policies], uses: KindUse::Judged, ..Selection::default() };
         assert_eq!(rules(&checked), ["apps: deployments", "networking.k8s.io: ingresses"]);
         // The kinds of two sets together, as for a comparison of them.
         let other = self::policies("package other\n\ndeny contains \"x\" if input.kind == \"Pod\"\n");
         let both = checked.policies.iter().cloned().chain([other]).collect();
-        let both = Selection { policies: both, concerned_only: true, ..Selection::default() };
+        let both = Selection { policies: both, uses: KindUse::Judged, ..Selection::default() };
         assert_eq!(rules(&both), [": pods", "apps: deployments", "networking.k8s.io: ingresses"]);
         let include = vec!["secrets".parse().unwrap()];
         assert_eq!(rules(&Selection { include, ..checked })[0], ": secrets");

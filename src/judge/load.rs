@@ -434,13 +434,27 @@ fn nothing_to_judge_by(sources: &[FileSource], options: &LoadOptions, set: &Poli
     let shown: Vec<String> = sources.iter().map(ToString::to_string).chain(frameworks).collect();
     let shown: Arc<str> = if shown.is_empty() { "no path".into() } else { shown.join(", ").into() };
     let modules = set.files.keys().filter(|file| Form::of(Path::new(&***file)) == Some(Form::Rego)).count();
-    let skipped = set.rule_changes.skipped.len();
     if !set.rule_changes.unselected.is_empty() {
         let message = format!("no rule is left: the profile {} contains none of them", options.profile.word());
         return Problem::refused(&shown, message).help("choose another with --profile");
     }
-    if skipped > 0 {
-        let message = format!("no rule is left: all {skipped} are switched off");
+    let skipped = &set.rule_changes.skipped;
+    let needs_cluster = skipped.iter().filter(|rule| rule.needs_cluster).count();
+    let switched_off = skipped.len() - needs_cluster;
+    if needs_cluster > 0 {
+        let rules = if needs_cluster == 1 { "rule reports" } else { "rules report" };
+        let others = match switched_off {
+            0 => String::new(),
+            1 => "; 1 is switched off".to_owned(),
+            more => format!("; {more} are switched off"),
+        };
+        let message = format!("no rule is left: {needs_cluster} {rules} what does not exist in the cluster{others}");
+        let help =
+            "read the cluster: --with-cluster; or if the manifests are everything that exists: --files-are-complete";
+        return Problem::refused(&shown, message).help(help);
+    }
+    if switched_off > 0 {
+        let message = format!("no rule is left: all {switched_off} are switched off");
         return Problem::refused(&shown, message).help("see --skip-rule, and rules in the --config file");
     }
     let message = format!("no rule deny, violation or warn in {modules} .rego files");

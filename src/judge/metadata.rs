@@ -8,7 +8,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::{
-    model::verdict::{RuleInfo, Severity},
+    model::{
+        spelling::nearest,
+        verdict::{RuleInfo, Severity},
+    },
     rego::{
         File, Problem,
         analysis::{
@@ -36,6 +39,39 @@ pub struct Metadata {
     pub custom: Map<String, Value>,
 }
 
+/// What a rule needs of its lookups: `custom.lookups`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum LookupNeed {
+    /// They have to be read: without the key.
+    #[default]
+    Read,
+    /// They only refine results: the rule is evaluated without those that cannot be read.
+    Optional,
+    /// The rule reports what does not exist, so that every object that exists has to be known.
+    Complete,
+}
+
+impl LookupNeed {
+    /// The values of `custom.lookups`.
+    const WORDS: [(&str, Self); 2] = [("optional", Self::Optional), ("complete", Self::Complete)];
+
+    /// Returns the value of `custom.lookups`, if it has one.
+    pub fn word(self) -> Option<&'static str> {
+        Self::WORDS.iter().find(|(_, need)| *need == self).map(|(word, _)| *word)
+    }
+
+    /// Reads the key of `custom`; an unknown value is an error, which is the help for its author.
+    fn of(custom: &Map<String, Value>) -> Result<Self, String> {
+        let Some(value) = custom.get("lookups").filter(|value| !value.is_null()) else { return Ok(Self::default()) };
+        let word = value.as_str().unwrap_or_default();
+        if let Some((_, need)) = Self::WORDS.iter().find(|(known, _)| *known == word) {
+            return Ok(*need);
+        }
+        let near = nearest(word, Self::WORDS.map(|(known, _)| known));
+        Err(near.map_or_else(|| "use optional or complete".to_owned(), |near| format!("did you mean {near}?")))
+    }
+}
+
 /// An entry of `related_resources`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RelatedResource {
@@ -59,6 +95,12 @@ impl Metadata {
         let aliases = self.custom.get("aliases").and_then(Value::as_array).into_iter().flatten();
         let others = [text("long_id"), text("avd_id")].into_iter().flatten();
         self.info.id.as_deref().into_iter().chain(others).chain(aliases.filter_map(Value::as_str))
+    }
+
+    /// Returns what the rule needs of its lookups.
+    pub(crate) fn lookups(&self) -> LookupNeed {
+        // Files with an unknown value are refused.
+        LookupNeed::of(&self.custom).unwrap_or_default()
     }
 
     /// Returns the metadata with missing values filled in from a wider scope.
@@ -92,7 +134,8 @@ pub(crate) enum AnnotationScope {
     Subpackages,
 }
 
-/// Reads the annotations of one module; mistakes in them are warnings, since evaluation does not depend on them.
+/// Reads the annotations of one module. Mistakes in them are warnings, since evaluation does not depend on them; an
+/// unknown value of `custom.lookups`, which decides about evaluation, is a refusal.
 pub(crate) fn read(file: &File, module: &Module, problems: &mut Vec<Problem>) -> Vec<(AnnotationScope, Metadata)> {
     let mut annotations = Vec::new();
     for block in blocks(&file.text, &module.inside_texts) {
@@ -124,6 +167,10 @@ pub(crate) fn read(file: &File, module: &Module, problems: &mut Vec<Problem>) ->
         if let Some(word) = unknown {
             let problem = Problem::warning(&file.shown, format!("unknown severity {word:?}"));
             problems.push(problem.at(&file.text, block.first, 1).help("use critical, high, medium, low or info"));
+        }
+        if let Err(help) = LookupNeed::of(&metadata.custom) {
+            let message = format!("unknown value of custom.lookups: {}", metadata.custom["lookups"]);
+            problems.push(Problem::refused(&file.shown, message).at(&file.text, block.first, 1).help(help));
         }
         annotations.push((scope, metadata));
     }

@@ -32,13 +32,6 @@ pub struct Rule {
     pub excusable: Excusability,
 }
 
-impl Rule {
-    /// Whether it is evaluated even if its lookups cannot be read, by `custom.lookups: optional`.
-    pub(crate) fn has_optional_lookups(&self) -> bool {
-        self.metadata.custom.get("lookups").is_some_and(|value| *value == "optional")
-    }
-}
-
 /// The source text of a rule's definition.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RuleText {

@@ -12,7 +12,7 @@ use serde_json::{Map, Value};
 
 use super::{
     excusable::{ExcusablePattern, excusability},
-    metadata::Metadata,
+    metadata::{LookupNeed, Metadata},
     parameters::{self, ParameterValues},
     policy::Policy,
     profile::Profile,
@@ -110,6 +110,8 @@ pub struct RuleSettings {
     min_severity: Option<Severity>,
     /// The rules that a namespace may excuse; if empty, the default applies.
     excusable: Vec<ExcusablePattern>,
+    /// Whether rules that report what does not exist are switched off: see [`LookupNeed::Complete`].
+    objects_are_incomplete: bool,
 }
 
 impl RuleSettings {
@@ -129,6 +131,12 @@ impl RuleSettings {
     #[must_use]
     pub fn with_excusable(self, excusable: Vec<ExcusablePattern>) -> Self {
         Self { excusable, ..self }
+    }
+
+    /// Switches rules off that report what does not exist, if the objects are not everything that exists.
+    #[must_use]
+    pub fn for_incomplete_objects(self, objects_are_incomplete: bool) -> Self {
+        Self { objects_are_incomplete, ..self }
     }
 
     /// Parses a mapping from patterns to rule changes, in YAML or JSON. Names take precedence over globs.
@@ -199,6 +207,7 @@ impl fmt::Display for RuleSettings {
 
 /// A rule that is switched off.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct SkippedRule {
     /// The package without `data.`, or the kind of a Constraint.
     pub policy: Arc<str>,
@@ -207,6 +216,9 @@ pub struct SkippedRule {
     /// `custom.id`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<Arc<str>>,
+    /// Whether it is off because it reports what does not exist, and only manifests were read.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub needs_cluster: bool,
 }
 
 /// Shows the id, or else policy and name.
@@ -244,12 +256,15 @@ impl SourceSelection<'_> {
         let change = selection.settings.of(policy, rule, metadata);
         let severity = change.severity.or(metadata.severity);
         let is_off = change.off.unwrap_or_else(|| *is_builtin && !selection.profile.contains(severity));
-        if is_off {
-            let left_out = if change.off.is_some() { &selection.skipped } else { &selection.unselected };
-            let skipped = SkippedRule { policy: policy.clone(), rule: rule.clone(), id: metadata.info.id.clone() };
-            left_out.borrow_mut().insert(skipped);
+        let needs_cluster =
+            !is_off && selection.settings.objects_are_incomplete && metadata.lookups() == LookupNeed::Complete;
+        if is_off || needs_cluster {
+            let is_chosen = change.off.is_some() || needs_cluster;
+            let left_out = if is_chosen { &selection.skipped } else { &selection.unselected };
+            let (policy, rule, id) = (policy.clone(), rule.clone(), metadata.info.id.clone());
+            left_out.borrow_mut().insert(SkippedRule { policy, rule, id, needs_cluster });
         }
-        !is_off
+        !is_off && !needs_cluster
     }
 
     /// Returns the parameters that the settings give to the rules of the source, by id and name. Invalid ones are left
@@ -284,7 +299,7 @@ impl RuleSelection {
             let patterns = settings.entries.iter().map(|(pattern, _)| pattern).chain(excusable);
             let unmatched = patterns.filter(|pattern| {
                 let is_named = matching(pattern, policies).next().is_some();
-                let is_skipped = |SkippedRule { policy, rule, id }: &SkippedRule| {
+                let is_skipped = |SkippedRule { policy, rule, id, .. }: &SkippedRule| {
                     pattern.matches(policy, rule, &Metadata::of_id(id.clone()))
                 };
                 !is_named && !skipped.iter().chain(&*unselected).any(is_skipped)
@@ -401,9 +416,46 @@ impl RuleChanges {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::judge::{load_options::LoadOptions, set::PolicySet};
 
     fn metadata(id: &str) -> Metadata {
         Metadata::of_id(Some(id.into()))
+    }
+
+    #[test]
+    fn rules_about_missing_objects_are_off_while_objects_are_incomplete() {
+        let folder = tempfile::tempdir().unwrap();
+        let rule = |lookups: &str| {
+            let about = format!("# METADATA\n# custom: {{id: P-1, lookups: {lookups}}}\n");
+            let text = format!("package p\n\n{about}deny_a contains \"a\"\n\ndeny_b contains \"b\"\n");
+            std::fs::write(folder.path().join("p.rego"), text).unwrap();
+        };
+        let load = |rules: RuleSettings| {
+            let options = LoadOptions { rules, ..LoadOptions::default() };
+            PolicySet::load_with(&[folder.path().to_owned()], &options)
+        };
+        let skipping = |pattern| RuleSettings::skipping([RulePattern::new(pattern)]);
+        for (lookups, settings, want) in [
+            ("complete", RuleSettings::default(), vec![]),
+            ("complete", RuleSettings::default().for_incomplete_objects(true), vec![("P-1", true)]),
+            // A rule that the user switched off does not need the cluster.
+            ("complete", skipping("P-1").for_incomplete_objects(true), vec![("P-1", false)]),
+            ("optional", RuleSettings::default().for_incomplete_objects(true), vec![]),
+            ("null", RuleSettings::default().for_incomplete_objects(true), vec![]),
+        ] {
+            rule(lookups);
+            let set = load(settings.clone()).unwrap();
+            let skipped = &set.rule_changes.skipped;
+            let found = skipped.iter().map(|rule| (rule.id.as_deref().unwrap_or_default(), rule.needs_cluster));
+            let found: Vec<_> = found.collect();
+            assert_eq!((found, set.rules() + skipped.len()), (want, 2), "{lookups} {settings:?}");
+            assert!(set.rule_changes.check(&set.policies).is_ok());
+        }
+        for (lookups, help) in [("compleet", "did you mean complete?"), ("7", "use optional or complete")] {
+            rule(lookups);
+            let error = load(RuleSettings::default()).unwrap_err().to_string();
+            assert!(error.contains("unknown value of custom.lookups") && error.contains(help), "{error}");
+        }
     }
 
     #[test]

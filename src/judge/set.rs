@@ -132,7 +132,12 @@ impl PolicySet {
         let plain = self.policies.iter().filter(|policy| !policy.dialect.has_constraints);
         plain.map(|policy| &policy.matches).any(|matches| matches.matches(&kind.kind))
             || !self.constraints.candidates(&self.units, kind).is_empty()
-            || self.inventory_reads().touches(kind)
+            || self.look_up(kind)
+    }
+
+    /// Whether a policy reads objects of this kind when other objects are evaluated.
+    pub fn look_up(&self, kind: &Kind) -> bool {
+        self.inventory_reads().touches(kind)
             || kind.is("", "Namespace") && self.policies.iter().any(|policy| policy.depends.namespace)
     }
 

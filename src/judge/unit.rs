@@ -15,6 +15,7 @@ use super::{
         },
     },
     inventory::Inventory,
+    metadata::LookupNeed,
     reads::{InventoryReads, Projection, Queries, ReadTree, Reads},
     rule::{Entrypoint, PackageException},
 };
@@ -111,8 +112,8 @@ impl Unit {
         let mut unit = self.with_objects(inventory);
         for group in &mut unit.groups {
             let dialect = group.dialect;
-            let optional: Vec<bool> = group.entrypoints.iter().map(|one| one.rule.has_optional_lookups()).collect();
-            group.queries.find_unread(inventory.lookups(), &optional, |reads| self.array_reads(dialect, reads));
+            let needs: Vec<LookupNeed> = group.entrypoints.iter().map(|one| one.rule.metadata.lookups()).collect();
+            group.queries.find_unread(inventory.lookups(), &needs, |reads| self.array_reads(dialect, reads));
         }
         unit
     }

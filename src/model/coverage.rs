@@ -44,6 +44,9 @@ pub const NO_OBJECTS: &str = ": no objects";
 /// Prefix of the message of a kind that is forbidden and not needed.
 pub const UNNEEDED: &str = "forbidden, and not needed: ";
 
+/// Prefix of the message of a kind that only serves lookups and could not be read.
+pub const FOR_LOOKUPS: &str = "for lookups: ";
+
 /// The coverage of one kind.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Coverage {
@@ -84,6 +87,11 @@ impl Coverage {
     pub fn is_gap(&self) -> bool {
         // A synced kind has a message when some of its objects could not be read.
         self.state != State::Excluded && (self.state != State::Synced || !self.message.is_empty())
+    }
+
+    /// Whether the kind is forbidden, which is accepted.
+    pub fn is_unneeded(&self) -> bool {
+        self.message.starts_with(UNNEEDED)
     }
 
     /// Whether it describes documents of manifests, or a whole cluster, rather than a kind.

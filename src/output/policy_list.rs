@@ -128,6 +128,9 @@ pub struct ListedRule {
     pub result: Outcome,
     /// Whether a namespace may excuse its violations.
     pub excusable: bool,
+    /// `custom.lookups`: `optional` or `complete`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lookups: Option<&'static str>,
     /// Location of its first definition.
     pub source: Source,
     /// Its annotations, and those of its policy that apply to all rules.
@@ -221,6 +224,7 @@ impl From<&Rule> for ListedRule {
             name,
             result: rule.outcome,
             excusable: rule.excusable.is_possible(),
+            lookups: rule.metadata.lookups().word(),
             source,
             about: About::from(&*rule.metadata),
             parameters: Parameter::all(&rule.metadata),

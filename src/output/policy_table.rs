@@ -16,6 +16,7 @@ use super::{
 use crate::{
     judge::{
         dialects::gatekeeper,
+        metadata::LookupNeed,
         unjudged::{ControlName, Unjudged},
     },
     model::verdict::{Outcome, Severity, Source},
@@ -164,13 +165,22 @@ fn rows(policy: &ListedPolicy) -> Vec<Row> {
             rule.result.word().to_owned(),
             rule.about.severity.map_or("-", Severity::word).to_owned(),
             once(&short_kinds(policy).unwrap_or_else(|| format!("{} kinds", policy.kinds.len()))),
-            once(&if policy.depends_on.is_empty() { "-".to_owned() } else { policy.depends_on.join(", ") }),
+            shown_line(&depends_on(policy, rule, index == 0)),
             place(if is_constraint(policy) { &policy.source } else { &rule.source }),
         ];
         let plain = Style::new();
         Row { cells, styles: [BOLD, plain, plain, plain, style_of(rule.result), plain, plain, plain, DIM] }
     };
     policy.rules.iter().enumerate().map(rule).collect()
+}
+
+/// Returns what a rule depends on: in the first row that of its policy, and in each row whether every object of the
+/// inventory has to be known.
+fn depends_on(policy: &ListedPolicy, rule: &ListedRule, is_first: bool) -> String {
+    let is_complete = rule.lookups == LookupNeed::Complete.word();
+    let of_policy = policy.depends_on.iter().copied().filter(|word| is_first && !(is_complete && *word == "inventory"));
+    let words: Vec<&str> = is_complete.then_some("complete inventory").into_iter().chain(of_policy).collect();
+    if words.is_empty() && is_first { "-".to_owned() } else { words.join(", ") }
 }
 
 /// Returns further details of a policy, by name.
@@ -325,6 +335,7 @@ mod tests {
             name: name.into(),
             result,
             excusable: severity.is_none(),
+            lookups: None,
             source,
             about: About { severity, ..About::default() },
             parameters: Vec::new(),

@@ -16,7 +16,7 @@ use crate::{
     cluster::identity::OWN_GROUP,
     judge::unjudged::Unjudged,
     model::{
-        coverage::{Coverage, State, UNNEEDED},
+        coverage::{Coverage, FOR_LOOKUPS, State},
         object::{Location, ObjectRef},
         verdict::{Outcome, is_withheld},
     },
@@ -126,16 +126,21 @@ fn listed(words: &[String]) -> String {
     }
 }
 
-/// Returns the choices of the user: the profile, and what is excluded of rules, namespaces, labels and severities.
+/// Returns what is not checked by choice: the profile, and what is excluded of rules, namespaces, labels and severities.
 pub(super) fn by_choice(result: &AuditResult) -> Vec<String> {
     let mut choices = Vec::new();
     choices.extend(result.profile.map(|profile| format!("profile {}", profile.word())));
-    let rules = &result.skipped_rules;
+    let (others, rules): (Vec<_>, Vec<_>) = result.skipped_rules.iter().partition(|rule| rule.needs_cluster);
     if !rules.is_empty() {
         let named: Vec<String> = rules.iter().take(NAMED_RULES).map(|rule| shown_line(&rule.to_string())).collect();
         let more = rules.len().saturating_sub(NAMED_RULES);
         let more = if more == 0 { String::new() } else { format!(" and {more} more") };
         choices.push(format!("{} switched off ({}{more})", count(rules.len(), "rule"), named.join(", ")));
+    }
+    if !others.is_empty() {
+        let need = if others.len() == 1 { "needs" } else { "need" };
+        let rules = count(others.len(), "rule");
+        choices.push(format!("{rules} {need} the cluster: --with-cluster or --files-are-complete"));
     }
     if !result.excluded_namespaces.is_empty() {
         choices.push(format!("excluded namespaces: {}", result.excluded_namespaces.join(", ")));
@@ -175,7 +180,7 @@ pub(super) fn unread(coverage: &[Coverage], refused: &[Problem], paint: Paint) -
 
 /// Names the kinds that are forbidden and not needed.
 fn unneeded_line(coverage: &[Coverage]) -> Option<String> {
-    let unneeded = coverage.iter().filter(|kind| kind.message.starts_with(UNNEEDED));
+    let unneeded = coverage.iter().filter(|kind| kind.is_unneeded());
     let names: Vec<String> = unneeded.map(|kind| shown_line(&kind.name())).collect();
     (!names.is_empty()).then(|| format!("forbidden, but not needed: {}", names.join(", ")))
 }
@@ -258,8 +263,9 @@ fn gap_line(gap: &Coverage, paint: Paint) -> String {
         State::Failed | State::Synced | State::Excluded => "failed",
     };
     let colon = if gap.message.is_empty() { "" } else { ": " };
-    // Exceptions are read, but not checked.
-    let words = if gap.group == OWN_GROUP { "not read:" } else { "not checked:" };
+    // Exceptions, and objects that only serve lookups, are read, but not checked.
+    let is_read_only = gap.group == OWN_GROUP || gap.message.starts_with(FOR_LOOKUPS);
+    let words = if is_read_only { "not read:" } else { "not checked:" };
     let words = paint.with(AnsiColor::Yellow.on_default(), words);
     format!("{words} {} ({why}{colon}{})", shown_line(&gap.name()), shown_line(&gap.message))
 }

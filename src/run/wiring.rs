@@ -13,6 +13,7 @@ use crate::{
         overview::{Overview, Progress},
         pipeline::{InitialObjects, Inputs, Outputs, Pipeline, PipelineSettings},
         result::AuditResult,
+        watched::WatchedObjects,
     },
     cli::{
         check::{CheckArgs, CheckMode, Initial, Switch},
@@ -61,7 +62,8 @@ impl Wiring {
     ) -> (Self, mpsc::Sender<Change>, mpsc::Sender<Command>) {
         let (changes, change_receiver) = mpsc::channel(changes);
         let (commands, command_receiver) = mpsc::channel(COMMANDS);
-        let inputs = Inputs { changes: change_receiver, commands: command_receiver, stop, selection: None };
+        let inputs =
+            Inputs { changes: change_receiver, commands: command_receiver, stop, selection: None, cluster: None };
         let outputs = Outputs {
             progress: watch::channel(Progress::default()).0,
             overview: watch::channel(None).0,
@@ -78,6 +80,11 @@ impl Wiring {
     /// Sets the selection of objects that are read.
     pub(crate) fn select(&mut self, selection: &Selection) {
         self.inputs.selection = Some(selection.clone());
+    }
+
+    /// Makes objects of a cluster available to lookups, while files are checked.
+    pub(crate) fn look_up(&mut self, cluster: Arc<WatchedObjects>) {
+        self.inputs.cluster = Some(cluster);
     }
 
     /// Makes deltas include the labels of their objects with these keys.

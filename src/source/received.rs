@@ -94,6 +94,8 @@ pub struct Received {
     fields: Vec<u8>,
     /// Where the metadata ends in `fields`, before the brace.
     metadata_end: usize,
+    /// Where the value of `metadata.namespace` is in `fields`; empty if the field is missing.
+    namespace: Range<usize>,
     /// Where the values of `spec` and `status` are in `fields`.
     spec: Range<usize>,
     status: Range<usize>,
@@ -127,6 +129,7 @@ impl Received {
             kind: None,
             fields: Vec::new(),
             metadata_end: 0,
+            namespace: 0..0,
             spec: 0..0,
             status: 0..0,
             writers: Vec::new(),
@@ -180,6 +183,27 @@ impl Received {
         let kept = serde_json::to_string(&self.writers).unwrap_or_default();
         let field = format!(",\"managedFields\":{kept}");
         self.fields.splice(self.metadata_end..self.metadata_end, field.into_bytes());
+    }
+
+    /// Puts an object that names no namespace, or an empty one, into this namespace.
+    pub(crate) fn place(&mut self, namespace: &str) {
+        // Without a name it is not a valid object, which is reported later.
+        if self.metadata_end == 0 {
+            return;
+        }
+        self.meta.namespace = Some(namespace.to_owned());
+        let mut text = quoted(namespace);
+        let mut range = self.namespace.clone();
+        if range.is_empty() {
+            text.splice(0..0, *b",\"namespace\":");
+            range = self.metadata_end..self.metadata_end;
+        }
+        let moved = |at: usize| at - range.len() + text.len();
+        for later in [&mut self.spec, &mut self.status].into_iter().filter(|later| later.start > range.start) {
+            *later = moved(later.start)..moved(later.end);
+        }
+        self.metadata_end = moved(self.metadata_end);
+        self.fields.splice(range, text);
     }
 
     /// Returns `namespace/name`, as far as they could be read.
@@ -255,6 +279,10 @@ impl Received {
             }
             write_field(&mut self.fields, before, key, value);
             before = b',';
+            if key == "namespace" {
+                let end = self.fields.len();
+                self.namespace = end - value.get().len()..end;
+            }
         }
         if before == b'{' {
             self.fields.push(before);
@@ -446,6 +474,30 @@ mod tests {
         );
         assert_eq!((&*object.uid, object.resource_version), ("u", "7".into()));
         assert_eq!(object.key.to_string(), "Secret n/a");
+    }
+
+    #[test]
+    fn an_object_without_a_namespace_is_placed() {
+        let kind = Kind::sample("batch", "jobs", "Job");
+        let finished = r#""status":{"conditions":[{"type":"Complete","status":"True"}]}"#;
+        for namespace in ["", r#","namespace":null"#, r#","namespace":"""#] {
+            for (before, after) in [(String::new(), format!(",{finished}")), (format!("{finished},"), String::new())] {
+                let metadata = format!(r#""metadata":{{"name":"a"{namespace},"labels":{{}}}}"#);
+                let mut received = Received::read(&format!("{{{before}{metadata}{after}}}"));
+                assert!(received.namespace().is_none_or(str::is_empty));
+                received.place("shop");
+                let object = received.into_object(&kind, Secrets::Full, 0).unwrap();
+                assert_eq!(object.key.to_string(), "Job shop/a");
+                assert!(object.inactive, "its status is found after the change: {before}{namespace}{after}");
+                let text = String::from_utf8(object.body.json().unwrap().to_vec()).unwrap();
+                assert_eq!(text.matches(r#""namespace":"shop""#).count(), 1, "{text}");
+                assert_eq!(text.matches("namespace").count(), 1, "{text}");
+                assert_eq!(json(&object)["metadata"]["labels"], serde_json::json!({}));
+            }
+        }
+        let mut nameless = Received::read(r#"{"metadata":{}}"#);
+        nameless.place("shop");
+        assert!(nameless.into_object(&kind, Secrets::Full, 0).is_err());
     }
 
     #[test]

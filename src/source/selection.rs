@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, fmt, str::FromStr, sync::Arc};
 
-use super::discovery::Served;
+use super::{discovery::Served, placement::Placement};
 use crate::{
     cluster::identity::{OWN_GROUP, is_exception},
     judge::set::PolicySet,
@@ -94,10 +94,24 @@ pub struct Selection {
     pub shard: Shard,
     /// The policies in force: kinds that they look up by name are read, even if they are left out by default.
     pub policies: Vec<Arc<PolicySet>>,
-    /// Whether only kinds that the policies evaluate or look up are audited, unless included.
-    pub concerned_only: bool,
+    /// Which kinds are read, depending on the policies.
+    pub uses: KindUse,
     /// Whether the objects come from files, of which nothing is left out by default.
     pub of_files: bool,
+    /// The namespace of files' objects that name none; without it, they have none.
+    pub placement: Option<Arc<Placement>>,
+}
+
+/// The use that policies have for the kinds that are read.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum KindUse {
+    /// All kinds are read.
+    #[default]
+    Any,
+    /// They evaluate or look up the kind; others are read only if included.
+    Judged,
+    /// They look up the kind.
+    LookedUp,
 }
 
 /// How the objects of a kind are used.
@@ -195,6 +209,8 @@ impl Selection {
             Exclusion::ClusterScoped
         } else if !kind.namespaced && !self.shard.reads(kind, None) {
             Exclusion::OtherShard
+        } else if self.uses == KindUse::LookedUp && !policies.iter().any(|policies| policies.look_up(kind)) {
+            Exclusion::Unconcerned
         } else if is_exception(kind) {
             return KindRole::Evaluated;
         } else if let Some(chosen) = self.chooses(kind) {
@@ -209,7 +225,7 @@ impl Selection {
                 return KindRole::LookedUp;
             }
             Exclusion::Default
-        } else if self.concerned_only && !policies.iter().any(|policies| policies.concern(kind)) {
+        } else if self.uses == KindUse::Judged && !policies.iter().any(|policies| policies.concern(kind)) {
             Exclusion::Unconcerned
         } else {
             return KindRole::Evaluated;
@@ -248,6 +264,14 @@ impl Selection {
 
     /// Whether kinds of `group` may be audited, for a group whose kinds are currently unknown.
     pub fn may_audit_group(&self, group: &str) -> bool {
+        // A group with an unknown kind is needed only by policies that name it, or objects without their group.
+        let looks_up = |policies: &Arc<PolicySet>| {
+            let reads = policies.inventory_reads();
+            reads.names_group(group) || reads.plurals().next().is_some()
+        };
+        if self.uses == KindUse::LookedUp && !self.policies.iter().any(looks_up) {
+            return false;
+        }
         let names = |pattern: &KindPattern| {
             pattern.group.as_ref().map_or(pattern.name.is_none(), |own| own.eq_ignore_ascii_case(group))
         };

@@ -13,6 +13,7 @@ mod builtin;
 mod bundles;
 mod check;
 mod choices;
+mod completeness;
 mod diff;
 mod examples_of_help;
 mod excusable;

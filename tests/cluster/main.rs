@@ -54,5 +54,6 @@ mod tenant;
 mod truth;
 mod versions;
 mod wire;
+mod with_cluster;
 mod writer;
 mod writers;

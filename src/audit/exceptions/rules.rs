@@ -88,7 +88,7 @@ impl RulesInForce {
         }
         // An exception from a rule that is switched off, or that the profile does not contain, is not wrong.
         let changes = &policies.rule_changes;
-        for SkippedRule { policy, rule, id } in changes.skipped.iter().chain(&changes.unselected) {
+        for SkippedRule { policy, rule, id, .. } in changes.skipped.iter().chain(&changes.unselected) {
             if all.find(policy, rule).is_none() {
                 all.add((policy, false), rule, id.as_deref().into_iter(), Excusability::Always);
             }

@@ -159,6 +159,9 @@ impl Pipeline {
         for scope in &scopes {
             self.admit(scope);
         }
+        for key in self.objects.of_cluster() {
+            self.schedule.mark_for_inventory(&key, now);
+        }
         self.results.recall_former_kinds(&self.objects);
         self.publisher.phases.synced();
         self.publisher.outputs.metrics.set_gate_open(true);

@@ -216,7 +216,8 @@ impl Live {
         }
         let metrics = Arc::<Metrics>::default();
         let stop = CancellationToken::new();
-        let inputs = Inputs { changes: change_receiver, commands: command_receiver, stop, selection: None };
+        let inputs =
+            Inputs { changes: change_receiver, commands: command_receiver, stop, selection: None, cluster: None };
         let outputs = Outputs {
             progress: watch::channel(Progress::default()).0,
             policies: watch::channel(Arc::clone(&policies)).0,

@@ -6,7 +6,7 @@ use super::WatchedObjects;
 use crate::{
     cluster::identity::is_exception,
     model::{
-        coverage::{Coverage, State, UNNEEDED},
+        coverage::{Coverage, FOR_LOOKUPS, State, UNNEEDED},
         object::Kind,
     },
     source::selection::Selection,
@@ -38,7 +38,18 @@ impl WatchedObjects {
                     format!("not evaluated, {}; read for policies that look it up", Selection::left_out(kind));
             }
         }
+        all.extend(self.cluster.iter().flat_map(|cluster| cluster.coverage_of_lookups()));
+        all.sort_by(|a, b| a.order().cmp(&b.order()));
         all
+    }
+
+    /// Returns the kinds that could not be read for lookups; their objects do not count.
+    fn coverage_of_lookups(&self) -> impl Iterator<Item = Coverage> {
+        let gaps = self.coverage(|| false).into_iter().filter(|kind| kind.is_gap() || kind.is_unneeded());
+        gaps.map(|gap| {
+            let message = if gap.is_gap() { format!("{FOR_LOOKUPS}{}", gap.message) } else { gap.message };
+            Coverage { objects: 0, inactive: 0, message, ..gap }
+        })
     }
 
     /// Whether the audit is incomplete if a kind may not be read. Where nothing may be read, everything is needed.
@@ -99,6 +110,8 @@ impl WatchedObjects {
 
     /// Whether every kind that is needed could be read, with at least one object.
     pub(in crate::audit) fn are_complete(&self) -> bool {
-        self.gate.is_complete(|kind| self.needs(kind)) && self.nothing_found().is_none()
+        let has_read = |objects: &Self| objects.gate.is_complete(|kind| objects.needs(kind));
+        let has_lookups = self.cluster.as_ref().is_none_or(|cluster| has_read(cluster));
+        has_read(self) && has_lookups && self.nothing_found().is_none()
     }
 }

@@ -23,6 +23,10 @@ impl WatchedObjects {
         if reads.is_empty() || self.are_streamed() {
             return LookupState::default();
         }
+        if let Some(cluster) = &self.cluster {
+            // All manifests are read before the first evaluation.
+            return cluster.lookup_state(policies);
+        }
         // In files all namespaces are read together, and only objects in the selected ones are kept.
         let of_files =
             self.selection.as_ref().filter(|selection| selection.of_files && !selection.namespaces.is_empty());

@@ -23,7 +23,7 @@ use crate::{
 
 /// Further settings that only a file given by `--config` may have. Any other file may come with the files that are
 /// checked, for example from a pull request.
-const RESERVED: [&str; 3] = ["write_exceptions", "write_baseline", "prune_baseline"];
+const RESERVED: [&str; 4] = ["write_exceptions", "write_baseline", "prune_baseline", "with_cluster"];
 
 /// The settings of a file, with their lines for messages.
 pub(super) struct ConfigFile {

@@ -17,6 +17,7 @@ use crate::{
         baseline::{self, Baseline},
         checked,
         wiring::{self, AuditRules, Wiring},
+        with_cluster::ClusterOfManifests,
     },
     source::{
         manifest::{self, FieldLines, ManifestContent, ManifestFile, is_stdin},
@@ -53,7 +54,12 @@ pub(super) async fn run(
         anyhow::ensure!(!is_stream, "--fix changes files: {} is not a file", path.display());
     }
     manifest::download(&mut files).await?;
-    let run = ManifestCheck { check, files: files.into(), stop, metrics };
+    let cluster = if check.with_cluster {
+        Some(ClusterOfManifests::read(check, &rules.policies, &stop, Arc::clone(&metrics)).await?)
+    } else {
+        None
+    };
+    let run = ManifestCheck { check, files: files.into(), cluster, stop, metrics };
     let policies = rules.policies.digest.to_string();
     let rules_for_fixes = check.fixing.fix.then(|| rules.clone());
     // A baseline needs the names of the objects that were read, to find its fixed violations.
@@ -89,6 +95,7 @@ pub(super) async fn run(
 struct ManifestCheck<'c> {
     check: &'c CheckArgs,
     files: Arc<[ManifestFile]>,
+    cluster: Option<ClusterOfManifests>,
     stop: CancellationToken,
     metrics: Arc<Metrics>,
 }
@@ -96,9 +103,13 @@ struct ManifestCheck<'c> {
 impl ManifestCheck<'_> {
     /// Reads and evaluates the present contents of the files; `listed` collects the names of all objects.
     async fn evaluate(&self, rules: AuditRules, listed: bool) -> anyhow::Result<(AuditResult, ManifestContent)> {
-        let Self { check, files, stop, metrics } = self;
+        let Self { check, files, cluster, stop, metrics } = self;
         let (mut wiring, changes, _) = Wiring::new(DOCUMENTS, &rules.policies, stop.clone(), Arc::clone(metrics));
-        let selection = Selection { of_files: true, ..check.scope.selection(Some(&rules.policies)) };
+        let placement = cluster.as_ref().map(|cluster| Arc::clone(&cluster.placement));
+        let selection = Selection { of_files: true, placement, ..check.scope.selection(Some(&rules.policies)) };
+        if let Some(cluster) = cluster {
+            wiring.look_up(Arc::clone(&cluster.objects));
+        }
         let (files, secrets) = (Arc::clone(files), check.source.manifests.secrets);
         wiring.select(&selection);
         let reading = spawn_blocking(move || manifest::read(&files, &selection, secrets, listed, &changes));

@@ -81,7 +81,7 @@ impl NamedPolicies {
                 (tree.name.to_string(), vec![FileSource::Tree(Arc::new(tree))])
             }
         };
-        let loaded = policies::load(&sources, &options.evaluation.load_options(&options.reading)).await?;
+        let loaded = policies::load(&sources, &options.load_options()).await?;
         let policies = loaded.with_context(|| format!("loading the policies of {name}"))?;
         policies::log_problems(&policies, options.scope.shard());
         Ok(Self { name, policies: Arc::new(policies) })

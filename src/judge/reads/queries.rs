@@ -20,6 +20,7 @@ use super::{
 use crate::{
     judge::{
         dialect::{Dialect, InputForm},
+        metadata::LookupNeed,
         rule::{Entrypoint, ResultShape},
     },
     rego::analysis::references::Path,
@@ -141,17 +142,17 @@ impl Queries {
         }
     }
 
-    /// Finds the unavailable lookups of rules whose lookups are not `optional`; `more` returns additional lookups of a
-    /// rule with a given read set.
+    /// Finds the unavailable lookups of rules, except for those that only need them optionally; `more` returns additional
+    /// lookups of a rule with a given read set.
     pub(crate) fn find_unread(
         &mut self,
         lookups: &LookupState,
-        optional: &[bool],
+        needs: &[LookupNeed],
         more: impl Fn(&Reads) -> Option<InventoryReads>,
     ) {
         for query in &mut self.all {
             let unread = |(rule, reads): (&usize, &Arc<Reads>)| {
-                if optional.get(*rule) == Some(&true) {
+                if needs.get(*rule) == Some(&LookupNeed::Optional) {
                     return UnreadLookups::default();
                 }
                 let mut looked_up = reads.inventory();

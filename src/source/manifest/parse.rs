@@ -292,7 +292,7 @@ impl Documents<'_> {
         }
     }
 
-    fn object(&mut self, received: Received, json: &str, line: usize) {
+    fn object(&mut self, mut received: Received, json: &str, line: usize) {
         let (Some(api_version), Some(kind)) = (
             received.api_version.as_deref().filter(|text| !text.is_empty()),
             received.kind.as_deref().filter(|text| !text.is_empty()),
@@ -312,6 +312,12 @@ impl Documents<'_> {
         if chosen == Some(false) && !is_exception(&kind) {
             self.excluded.insert(kind);
             return;
+        }
+        let placement = self.parser.selection.placement.as_ref();
+        if received.namespace().is_none_or(str::is_empty)
+            && let Some(namespace) = placement.and_then(|placement| placement.namespace(&kind))
+        {
+            received.place(namespace);
         }
         let namespace = received.namespace();
         if !wanted.is_empty() && !namespace.is_some_and(|namespace| wanted.contains(namespace)) {
