@@ -82,7 +82,7 @@ mod tests {
     use crate::{
         audit::settings::InitialObjects,
         model::{
-            coverage::State,
+            coverage::{Coverage, State},
             object::{Kind, ObjectKey},
             shard::Shard,
         },
@@ -154,7 +154,7 @@ mod tests {
         assert_eq!(keys, ["Service n/b"]);
         assert!(manifests.state_to_look_up(object(&services, "b").key).1.is_some());
         assert!(manifests.state_to_look_up(object(&services, "c").key).1.is_none());
-        let gaps = manifests.coverage(|| false).into_iter().filter(|kind| kind.is_gap());
+        let gaps = manifests.coverage(|| false).into_iter().filter(Coverage::is_gap);
         let gaps: Vec<_> = gaps.map(|gap| (gap.resource, gap.state, gap.message)).collect();
         let why = |text: &str| format!("for lookups: {text}");
         assert_eq!(

@@ -18,7 +18,7 @@ use crate::{
     support::{Ended, policies, run},
 };
 
-/// Rules that look up ServiceAccounts, a ConfigMap, Secrets and the Namespace.
+/// Rules that look up accounts, settings, Secrets and the Namespace.
 const POLICY: &str = r#"package pods
 
 # METADATA
