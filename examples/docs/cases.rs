@@ -45,7 +45,7 @@ impl TestedLibrary {
     /// # Errors
     /// If there is none, or if the rule has other results for it.
     pub(crate) fn example(&self, policy: &str, rule: &str) -> Result<RuleExample> {
-        let examples = json(&self.0.value(&[EXAMPLES.to_owned()], &Value::Undefined)?)?;
+        let examples = json(&self.0.value(&vec![EXAMPLES.to_owned()], &Value::Undefined)?)?;
         let example = &examples["of"][format!("{policy}/{rule}")];
         let [violating, correct, parameters] =
             ["violating", "correct", "parameters"].map(|which| example[which].clone());
