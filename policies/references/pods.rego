@@ -1,6 +1,7 @@
 # METADATA
 # title: References of pods
-# description: The objects without which pods cannot be created or cannot start.
+# description: |
+#   The objects without which pods cannot be created or cannot start. Reported is the workload, not the pods that it creates.
 # related_resources:
 # - ref: https://kubernetes.io/docs/concepts/workloads/pods/
 # custom: {excusable: true}
@@ -18,6 +19,7 @@ package references.pods
 #   severity: high
 #   lookups: complete
 deny_missing_service_account contains result if {
+	not data.lib.workload.is_generated
 	account := data.lib.accounts.named(data.lib.workload.spec)
 	account.name != "default"
 	not data.lib.neighbours.is_beside("v1", "ServiceAccount", account.name)
@@ -37,6 +39,7 @@ deny_missing_service_account contains result if {
 #   severity: high
 #   lookups: complete
 deny_missing_config_map contains result if {
+	not data.lib.workload.is_generated
 	some result in data.lib.results.once(array.concat(
 		[absent("ConfigMap", reference) |
 			some reference in config_maps
@@ -64,6 +67,7 @@ deny_missing_config_map contains result if {
 #   severity: high
 #   lookups: complete
 deny_missing_secret contains result if {
+	not data.lib.workload.is_generated
 	some result in data.lib.results.once(array.concat(
 		[absent("Secret", reference) |
 			some reference in secrets
@@ -83,6 +87,7 @@ deny_missing_secret contains result if {
 }
 
 deny_missing_secret contains object.union(result, {"severity": "low"}) if {
+	not data.lib.workload.is_generated
 	some i, reference in data.lib.workload.spec.imagePullSecrets
 	is_name(reference.name)
 	data.lib.secrets.is_missing(reference.name)
@@ -104,6 +109,7 @@ deny_missing_secret contains object.union(result, {"severity": "low"}) if {
 #   severity: medium
 #   lookups: complete
 deny_missing_claim contains result if {
+	not data.lib.workload.is_generated
 	some i, volume in data.lib.workload.spec.volumes
 	name := volume.persistentVolumeClaim.claimName
 	is_name(name)
@@ -128,6 +134,7 @@ deny_missing_claim contains result if {
 #   severity: medium
 #   lookups: complete
 deny_missing_pod_class contains result if {
+	not data.lib.workload.is_generated
 	some class in missing_pod_classes
 	result := data.lib.workload.pod_flaw(
 		class.field, class.name,
@@ -170,6 +177,7 @@ deny_missing_storage_class contains result if {
 #   id: REF-19
 #   severity: medium
 deny_missing_probe_port contains result if {
+	not data.lib.workload.is_generated
 	some container in data.lib.workload.containers
 	some check in ["livenessProbe", "readinessProbe", "startupProbe"]
 	some action in ["httpGet", "tcpSocket"]

@@ -436,3 +436,25 @@ test_probes_that_need_no_name if {
 		each_has("deny_missing_probe_port", {"containers": [{"name": "web", "readinessProbe": probe}]}, [], 0)
 	}
 }
+
+test_generated_pods_are_left_to_their_owner if {
+	broken := {
+		"serviceAccountName": "web",
+		"priorityClassName": "web",
+		"imagePullSecrets": [{"name": "web"}],
+		"volumes": [{"name": "claim", "persistentVolumeClaim": {"claimName": "web"}}],
+		"containers": [{
+			"name": "web",
+			"envFrom": [{"configMapRef": {"name": "web"}}, {"secretRef": {"name": "web"}}],
+			"readinessProbe": {"httpGet": {"port": "web"}},
+		}],
+	}
+	owner := {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "controller": true}
+	pod := build.pod(broken)
+	generated := object.union(pod, {"metadata": {"ownerReferences": [owner]}})
+	every name in ["service_account", "config_map", "secret", "claim", "pod_class", "probe_port"] {
+		rule := sprintf("deny_missing_%s", [name])
+		count(data.references.pods[rule]) > 0 with input as pod
+		count(data.references.pods[rule]) == 0 with input as generated
+	}
+}

@@ -12,6 +12,7 @@ use crate::{
     judge::{
         dialect::Dialect,
         dialects::gatekeeper::template::column,
+        metadata::LookupNeed,
         reads::KindQuery,
         result_values::items,
         rule::Entrypoint,
@@ -29,6 +30,11 @@ pub(super) struct ObjectEvaluation<'a> {
     /// The CPU time spent on the object so far.
     pub(super) spent: CpuTimer,
     pub(super) results: &'a mut ObjectFindings,
+}
+
+/// Whether a rule reports what does not exist: objects that have not been read can only remove its results.
+fn is_complete(entrypoint: &Entrypoint) -> bool {
+    entrypoint.rule.metadata.lookups() == LookupNeed::Complete
 }
 
 impl ObjectEvaluation<'_> {
@@ -49,7 +55,11 @@ impl ObjectEvaluation<'_> {
         let evaluated =
             evaluated.filter(|(rule, (entrypoint, _))| is_evaluated(*rule) && entrypoint.kinds.contain(kind));
         for (rule, (entrypoint, answer)) in evaluated {
-            if let Some(why) = self.unread(query, group, rule) {
+            let is_absent = |answer: &Result<Answer, Failure>| {
+                is_complete(entrypoint)
+                    && answer.as_ref().is_ok_and(|answer| (group.dialect.findings)(entrypoint, &answer.value).is_empty())
+            };
+            if let Some(why) = self.unread(query, group, rule).filter(|_| !is_absent(answer)) {
                 let Entrypoint { policy, rule, .. } = entrypoint;
                 self.results.push_undecided(error(policy, &rule.name, rule.source.clone(), &why));
                 continue;
@@ -76,7 +86,10 @@ impl ObjectEvaluation<'_> {
     ) -> Vec<Result<Answer, Failure>> {
         let is_for = |index: usize| group.entrypoints.get(index).is_none_or(|rule| rule.kinds.contain(kind));
         let wanted = query.rules.iter().copied().filter(|index| part.evaluates(group, *index) && is_for(*index));
-        let wanted: Vec<usize> = wanted.filter(|index| query.unread(*index, self.namespace).is_none()).collect();
+        let is_evaluated = |index: &usize| {
+            group.entrypoints.get(*index).is_some_and(is_complete) || query.unread(*index, self.namespace).is_none()
+        };
+        let wanted: Vec<usize> = wanted.filter(is_evaluated).collect();
         if let Ok(all) = unit.rules(group, &wanted, input) {
             return all.into_iter().map(Ok).collect();
         }
