@@ -186,6 +186,24 @@ async fn rules_with_optional_lookups_are_evaluated_without_what_cannot_be_read()
 }
 
 #[tokio::test]
+async fn rules_about_missing_objects_are_errors_only_where_they_would_have_a_result() {
+    let about = "# METADATA\n# custom: {lookups: complete}\n";
+    let policy = format!(
+        "package complete\n\n{about}deny contains \"no such PodDisruptionBudget\" if {{\n\tname := input.metadata.labels.app\n\tnot \
+         data.inventory.namespace[input.metadata.namespace][\"policy/v1\"].PodDisruptionBudget[name]\n}}\n"
+    );
+    let live = Live::start(load(&[("c.rego", &policy)]), SETTINGS);
+    let budgets = scope("PodDisruptionBudget");
+    with_pods(&live, &budgets, false).await;
+    let unlabelled = r#"{"apiVersion":"v1","kind":"Pod","metadata":{"name":"plain","namespace":"a"}}"#;
+    live.seen(Object { body: Body::plain(unlabelled.as_bytes()), ..pod("plain", 2) }).await;
+    live.send(Change::Unreadable(budgets.clone(), unreadable(State::Forbidden))).await;
+    live.until(&["p: looks up poddisruptionbudgets.policy, which cannot be read: forbidden"]).await;
+    read(&live, &budgets, vec![budget("other")]).await;
+    live.until(&["p: no such PodDisruptionBudget"]).await;
+}
+
+#[tokio::test]
 async fn rules_with_optional_lookups_wait_while_a_kind_is_read() {
     let other = "package other\ndeny contains \"never\" if input.kind == \"Never\"\n";
     let live = Live::start_with(load(&[("other.rego", other)]), SETTINGS, selecting(Selection::default()));
