@@ -11,5 +11,5 @@
 pub use crate::{
     builtins, check, compile,
     compile::{term as resolved, visit},
-    constant, cpu_time, data, excerpt, graph, missing, program, references, syntax, test_rules, yaml,
+    constant, cpu_time, data, excerpt, graph, missing, mutants, program, references, syntax, test_rules, yaml,
 };

@@ -110,6 +110,8 @@ mod machine;
 pub mod memory;
 #[doc(hidden)]
 pub mod missing;
+#[doc(hidden)]
+pub mod mutants;
 mod order;
 mod policies;
 mod position;

@@ -42,6 +42,11 @@ pub fn tests(module: &Module) -> Vec<TestRule> {
     module.rules.iter().filter_map(|rule| test(module, rule)).collect()
 }
 
+/// Whether a definition is a test, or a part of one.
+pub(crate) fn is_test(rule: &SyntaxRule) -> bool {
+    head(rule).0.iter().any(|name| references::is_test_name(name))
+}
+
 /// Returns a rule as a test, if it is one.
 fn test(module: &Module, rule: &SyntaxRule) -> Option<TestRule> {
     let (head, whole) = head(rule);
@@ -89,7 +94,7 @@ fn head(rule: &SyntaxRule) -> (Path, bool) {
 /// begins, without those of tests.
 pub fn lines(module: &Module) -> BTreeSet<u32> {
     let mut lines = BTreeSet::new();
-    for rule in module.rules.iter().filter(|rule| !head(rule).0.iter().any(|name| references::is_test_name(name))) {
+    for rule in module.rules.iter().filter(|rule| !is_test(rule)) {
         rule.contains.iter().for_each(|element| value(element, &mut lines));
         if rule.contains.is_none()
             && !rule.first.conditional

@@ -85,6 +85,14 @@ impl Module {
         self.rules.iter().map(|rule| (rule.at.line, rule.first_name().map_or("", |name| &**name)))
     }
 
+    /// Returns the module with only those definitions whose positions are kept.
+    #[must_use]
+    pub fn with_rules(&self, is_kept: impl Fn(Position) -> bool) -> Self {
+        let rules = self.rules.iter().filter(|rule| is_kept(rule.at)).cloned().collect();
+        let (package, imports, inside_texts) = (self.package.clone(), self.imports.clone(), self.inside_texts.clone());
+        Self { package, imports, rules, inside_texts, ..*self }
+    }
+
     /// Whether it imports this path.
     pub(crate) fn imports(&self, path: &str) -> bool {
         self.imports.iter().any(|import| import.path.path().is_some_and(|words| words.join(".") == path))
