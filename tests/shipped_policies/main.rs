@@ -19,6 +19,7 @@ use kaudit_controlplane::{Tool, require_tool, tool};
 use serde_json::{Value, json};
 
 mod mutants;
+mod mutation;
 
 /// Runs a program from the root, as documented; returns its standard output if the exit code is one of `codes`.
 fn run(program: &Path, arguments: &[&str], codes: &[i32]) -> String {

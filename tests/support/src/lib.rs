@@ -13,6 +13,7 @@ pub mod container;
 pub mod files;
 pub mod long_run;
 pub mod modules;
+pub mod mutation;
 pub mod objects;
 pub mod opa;
 pub mod otlp;
