@@ -52,6 +52,7 @@ warn_deprecated_version contains result if {
 #   id: API-03
 #   severity: medium
 warn_old_writer contains result if {
+	# mutants: equivalent, because other kinds have no removals: so the rule is evaluated for these kinds only.
 	input.kind in data.lib.removed_apis.kinds
 	some entry in input.metadata.managedFields
 	entry.apiVersion != input.apiVersion
@@ -69,6 +70,7 @@ warn_old_writer contains result if {
 #   The removal of the object's own API version. For an object in a cluster, the server chooses the version, and it cannot
 #   be changed in the object.
 of_manifest := data.lib.removed_apis.removals[input.kind][input.apiVersion] if {
+	# mutants: equivalent, because other kinds have no removals: so the rules are evaluated for these kinds only.
 	input.kind in data.lib.removed_apis.kinds
 	not input.metadata.uid
 }
@@ -76,6 +78,9 @@ of_manifest := data.lib.removed_apis.removals[input.kind][input.apiVersion] if {
 # METADATA
 # description: The minor version of the release that is there.
 release := to_number(minor) if {
+	is_string(data.kaudit.kubernetes_version)
+
+	# mutants: equivalent, because a pattern that begins with ^ matches once.
 	[[_, minor]] := regex.find_all_string_submatch_n(`^v?1\.([0-9]+)`, data.kaudit.kubernetes_version, 1)
 } else := data.lib.removed_apis.newest
 

@@ -1,5 +1,7 @@
 package deprecated_apis_test
 
+import data.lib.build_test as build
+
 manifest(version, kind) := {"apiVersion": version, "kind": kind, "metadata": {"name": "web"}}
 
 live(version, kind, entries) := {
@@ -39,9 +41,18 @@ test_gone if {
 	}
 }
 
-test_message if {
-	want := {"no Kubernetes since 1.25 serves batch/v1beta1 CronJob: use batch/v1"}
-	results(data.deprecated_apis.deny_removed_version) == want with input as manifest("batch/v1beta1", "CronJob")
+test_result if {
+	found := data.deprecated_apis.deny_removed_version with input as manifest("batch/v1beta1", "CronJob")
+	found == {{
+		"msg": "no Kubernetes since 1.25 serves batch/v1beta1 CronJob: use batch/v1",
+		"details": {
+			"field": "apiVersion",
+			"value": "batch/v1beta1",
+			"removed": "1.25",
+			"replacement": "batch/v1",
+			"source": "https://kubernetes.io/docs/reference/using-api/deprecation-guide/#cronjob-v125",
+		},
+	}}
 }
 
 test_nothing_instead if {
@@ -52,7 +63,17 @@ test_nothing_instead if {
 
 test_announced if {
 	soon := manifest("networking.k8s.io/v1beta1", "ServiceCIDR")
-	count(data.deprecated_apis.warn_deprecated_version) == 1 with input as soon
+	results := data.deprecated_apis.warn_deprecated_version with input as soon
+	results == {{
+		"msg": "Kubernetes 1.37 stops to serve networking.k8s.io/v1beta1 ServiceCIDR: use networking.k8s.io/v1",
+		"details": {
+			"field": "apiVersion",
+			"value": "networking.k8s.io/v1beta1",
+			"removed": "1.37",
+			"replacement": "networking.k8s.io/v1",
+			"source": "https://github.com/kubernetes/api/blob/master/networking/v1beta1/zz_generated.prerelease-lifecycle.go",
+		},
+	}}
 	count(data.deprecated_apis.deny_removed_version) == 0 with input as soon
 }
 
@@ -86,7 +107,7 @@ test_release if {
 
 # The version of an object in a cluster is the server's choice.
 test_live_version if {
-	object := live("storage.k8s.io/v1beta1", "CSIDriver", [])
+	object := live("storage.k8s.io/v1beta1", "CSIDriver", [{"manager": "helm", "apiVersion": "storage.k8s.io/v1beta1"}])
 	count(data.deprecated_apis.deny_removed_version) == 0 with input as object
 	count(data.deprecated_apis.warn_old_writer) == 0 with input as object
 }
@@ -97,11 +118,14 @@ test_old_writer if {
 		{"manager": "helm", "apiVersion": "policy/v1beta1", "operation": "Update", "time": "2024-05-02T10:00:00Z"},
 		{"manager": "kubectl", "apiVersion": "policy/v1", "operation": "Apply"},
 		{"apiVersion": "policy/v1beta1"},
+		{"manager": 1, "apiVersion": "policy/v1beta1"},
 	]
 	results(data.deprecated_apis.warn_old_writer) == {
 		"\"helm\" wrote it through policy/v1beta1, which goes with Kubernetes 1.25: use policy/v1",
 		"\"unknown\" wrote it through policy/v1beta1, which goes with Kubernetes 1.25: use policy/v1",
 	} with input as live("policy/v1", "PodDisruptionBudget", entries)
+	found := data.deprecated_apis.warn_old_writer with input as live("policy/v1", "PodDisruptionBudget", entries)
+	build.fields(found) == {"metadata.managedFields"}
 }
 
 # Another version that is served, and the version of another kind's scale.

@@ -45,7 +45,7 @@ test_digest if {
 
 # A template may leave the image out.
 test_no_image if {
-	every image in ["", null] {
+	every image in ["", null, 1] {
 		count(data.images.deny_latest_tag) == 0 with input as build.pod_with_container({"image": image})
 		count(data.images.warn_missing_digest) == 0 with input as build.pod_with_container({"image": image})
 	}
@@ -57,4 +57,5 @@ test_messages if {
 	build.fields(latest) == {"spec.containers[0].image"}
 	tagged := data.images.warn_missing_digest with input as build.pod_with_container({"image": "web:1"})
 	build.messages(tagged) == {"container \"web\" runs the image \"web:1\" by a tag, which can be moved: add the digest (@sha256:…)"}
+	build.fields(tagged) == {"spec.containers[0].image"}
 }

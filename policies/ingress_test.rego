@@ -121,6 +121,11 @@ test_certificates_of_controllers if {
 	}
 }
 
+test_annotation_of_another_type if {
+	annotated := object.union(ingress({}), {"metadata": {"annotations": {"networking.gke.io/managed-certificates": 1}}})
+	count(data.ingress.deny_missing_tls) == 1 with input as annotated
+}
+
 test_no_tls if {
 	every spec in [
 		{"defaultBackend": {"service": {"name": "web"}}},
@@ -141,6 +146,7 @@ test_covered_hosts if {
 		for_host("*.example.com", [{"hosts": ["*.example.com"], "secretName": "a"}]),
 		for_host("shop.example.com", [{"secretName": "for-all"}]),
 		for_host("shop.example.com", [{"hosts": null, "secretName": "for-all"}]),
+		for_host("shop.example.com", [{"hosts": ["www.example.com"]}, {"secretName": "for-all"}]),
 		ingress({"rules": [{"http": {"paths": []}}], "tls": [{"secretName": "for-all"}]}),
 		ingress({"defaultBackend": {"service": {"name": "web"}}, "tls": [{"hosts": ["shop.example.com"]}]}),
 	] {
@@ -156,9 +162,17 @@ test_uncovered_hosts if {
 		for_host("example.com", [{"hosts": ["*.example.com"]}]),
 		for_host("*.example.com", [{"hosts": ["shop.example.com"]}]),
 		ingress({"rules": [{"http": {"paths": []}}], "tls": [{"hosts": ["shop.example.com"]}]}),
+		for_host(null, [{"hosts": ["shop.example.com"]}]),
 	] {
 		count(data.ingress.deny_missing_tls) == 0 with input as uncovered
 		count(data.ingress.warn_uncovered_host) == 1 with input as uncovered
+	}
+}
+
+test_old_versions if {
+	every version in ["extensions/v1beta1", "networking.k8s.io/v1beta1"] {
+		old := object.union(served({}), {"apiVersion": version})
+		count(data.ingress.deny_missing_tls) == 1 with input as old
 	}
 }
 

@@ -43,6 +43,20 @@ test_what_ends if {
 	}
 }
 
+test_results if {
+	unready := data.probes.warn_missing_readiness with input as examples.warn_missing_readiness.violating
+	unready == {{
+		"msg": "container \"web\" has no readiness probe: set readinessProbe",
+		"details": {"container": "web", "field": "spec.containers[0].readinessProbe", "value": null},
+		"severity": "info",
+	}}
+	unwatched := data.probes.warn_missing_liveness with input as examples.warn_missing_liveness.violating
+	unwatched == {{
+		"msg": "container \"web\" has no liveness probe: set livenessProbe",
+		"details": {"container": "web", "field": "spec.containers[0].livenessProbe", "value": null},
+	}}
+}
+
 test_probes if {
 	ready := {"containers": [{"name": "web", "readinessProbe": {"tcpSocket": {"port": 80}}}]}
 	count(data.probes.warn_missing_readiness) == 0 with input as build.deployment(ready)

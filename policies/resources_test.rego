@@ -26,6 +26,11 @@ test_memory_limit if {
 	every pod in [pod_of("containers", {"limits": {"memory": "1Gi"}}), sidecar({"limits": {"memory": "1Gi"}})] {
 		count(data.resources.deny_missing_memory_limit) == 0 with input as pod
 	}
+	results := data.resources.deny_missing_memory_limit with input as pod_of("containers", null)
+	results == {{
+		"msg": "container \"web\" has no memory limit: set resources.limits.memory",
+		"details": {"container": "web", "field": "spec.containers[0].resources.limits.memory", "value": null},
+	}}
 	bare := {"containers": [{"name": "a"}, {"name": "b"}]}
 	every workload in build.workloads(bare) {
 		count(data.resources.deny_missing_memory_limit) == 2 with input as workload
@@ -44,6 +49,8 @@ test_requests if {
 	}}
 	half := data.resources.warn_missing_requests with input as pod_of("containers", {"requests": {"cpu": "1", "memory": null}})
 	build.messages(half) == {"container \"web\" has no request for memory: set resources.requests"}
+	unset := data.resources.warn_missing_requests with input as pod_of("containers", {"requests": {"cpu": "1"}, "limits": {"memory": null}})
+	unset == half
 }
 
 test_limits_stand_in_for_requests if {
@@ -69,7 +76,8 @@ test_resources_of_the_pod if {
 
 test_containers_that_end_are_left_out if {
 	every spec in [
-		{"ephemeralContainers": [{"name": "look"}]},
+		{"ephemeralContainers": [{"name": "debug"}]},
+		{"ephemeralContainers": [{"name": "debug", "restartPolicy": "Always"}]},
 		{"initContainers": [{"name": "prepare"}]},
 		{"initContainers": [{"name": "prepare", "restartPolicy": null}]},
 		{"initContainers": [{"name": "prepare", "restartPolicy": "OnFailure"}]},
@@ -100,6 +108,8 @@ test_limit_range_with_a_memory_limit if {
 			results := data.resources.deny_missing_memory_limit with input as workload with data.inventory as inventory
 			build.messages(results) == {"container \"web\" has only the memory limit that a LimitRange sets: set resources.limits.memory"}
 			severities(results) == {"info"}
+			every result in results { endswith(result.details.field, "spec.containers[0].resources.limits.memory") }
+			{result.details.value | some result in results} == {null}
 		}
 	}
 	every limit in [
@@ -124,6 +134,7 @@ test_limit_range_with_requests if {
 			results := data.resources.warn_missing_requests with input as workload with data.inventory as both
 			build.messages(results) == {"container \"web\" has only the request for cpu and memory that a LimitRange sets: set resources.requests"}
 			severities(results) == {"info"}
+			every result in results { endswith(result.details.field, "spec.containers[0].resources.requests") }
 		}
 
 		# What no LimitRange sets is missing all the same.

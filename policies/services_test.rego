@@ -20,13 +20,18 @@ test_external_ips if {
 		"msg": "service claims the external addresses 192.0.2.1, 192.0.2.2: remove spec.externalIPs",
 		"details": {"field": "spec.externalIPs", "value": ["192.0.2.1", "192.0.2.2"], "fix": null},
 	}}
+	count(data.services.deny_external_ips) == 1 with input as service({"externalIPs": ["192.0.2.1", 1]})
 	every spec in [{}, {"externalIPs": null}, {"externalIPs": []}, {"type": "LoadBalancer"}] {
 		count(data.services.deny_external_ips) == 0 with input as service(spec)
 	}
 }
 
 test_node_port if {
-	count(data.services.warn_node_port) == 1 with input as service({"type": "NodePort"})
+	results := data.services.warn_node_port with input as service({"type": "NodePort"})
+	results == {{
+		"msg": "service opens a port on every node: use type ClusterIP behind an Ingress or a Gateway",
+		"details": {"field": "spec.type", "value": "NodePort"},
+	}}
 	every spec in [{}, {"type": null}, {"type": "ClusterIP"}, {"type": "LoadBalancer"}, {"type": "ExternalName"}] {
 		count(data.services.warn_node_port) == 0 with input as service(spec)
 	}

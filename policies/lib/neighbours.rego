@@ -11,6 +11,7 @@ package lib.neighbours
 #   The objects of a kind in the namespace of the input, by name; undefined if there are none. In manifests, the namespace
 #   may be left out: then it is left out in those of its neighbours, too.
 in_namespace(version, kind) := of_namespace(input.metadata.namespace, version, kind) if {
+	# mutants: equivalent, because it is what the line above reads: else needs a condition before it.
 	input.metadata.namespace
 } else := of_namespace("", version, kind) if {
 	not input.metadata.namespace
@@ -22,7 +23,10 @@ in_namespace(version, kind) := of_namespace(input.metadata.namespace, version, k
 #   namespace.
 of_namespace("", version, kind) := data.inventory.cluster[version][kind]
 
-of_namespace(namespace, version, kind) := data.inventory.namespace[namespace][version][kind] if namespace != ""
+of_namespace(namespace, version, kind) := data.inventory.namespace[namespace][version][kind] if {
+	# mutants: equivalent, because no namespace has an empty name.
+	namespace != ""
+}
 
 # METADATA
 # description: |

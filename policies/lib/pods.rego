@@ -9,10 +9,9 @@ package lib.pods
 # METADATA
 # description: The pods and workloads in the namespace of the input.
 beside := of_namespace(input.metadata.namespace) if {
+	# mutants: equivalent, because it is what the line above reads: else needs a condition before it.
 	input.metadata.namespace
-} else := of_namespace("") if {
-	not input.metadata.namespace
-}
+} else := of_namespace("")
 
 # METADATA
 # description: The pods and workloads in a namespace; the empty string means manifests without one.

@@ -19,7 +19,6 @@ matches(selector, labels) if {
 # METADATA
 # description: Whether a selector that is a map of labels, as in a Service, selects an object. An empty one selects none.
 matches_map(selector, labels) if {
-	is_object(selector)
 	selector != {}
 	every key, value in selector {
 		labels[key] == value

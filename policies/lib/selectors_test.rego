@@ -45,6 +45,7 @@ test_map if {
 	not selectors.matches_map({"app": "web", "team": "shop"}, web)
 	not selectors.matches_map({}, web)
 	not selectors.matches_map(null, web)
+	not selectors.matches_map("web", web)
 }
 
 test_labels if {

@@ -43,8 +43,24 @@ test_kinds_without_pod if {
 }
 
 test_versions_of_old_manifests if {
-	workload := build.templated("extensions/v1beta1", "Deployment", build.spec)
-	count(data.lib.workload.containers) == 1 with input as workload
+	every version in ["apps/v1beta1", "apps/v1beta2", "extensions/v1beta1"] {
+		count(data.lib.workload.containers) == 1 with input as build.templated(version, "Deployment", build.spec)
+	}
+	old := object.union(build.cron_job(build.spec), {"apiVersion": "batch/v1beta1"})
+	count(data.lib.workload.containers) == 1 with input as old
+}
+
+test_metadata_path if {
+	data.lib.workload.metadata_path == "metadata" with input as build.pod({})
+	data.lib.workload.metadata_path == "spec.template.metadata" with input as build.deployment({})
+	data.lib.workload.metadata_path == "spec.jobTemplate.spec.template.metadata" with input as build.cron_job({})
+}
+
+test_pod_is_the_first_owner if {
+	owners := data.lib.workload.owners with input as build.deployment(build.spec)
+	owners[0] == {"list": "", "index": 0, "name": "", "spec": build.spec}
+	count(owners) == 2
+	not data.lib.workload.owners with input as build.deployment(null)
 }
 
 test_containers_of_every_list if {
@@ -67,6 +83,7 @@ test_incomplete_containers if {
 	names := {owner.name | some owner in data.lib.workload.containers} with input as build.pod({
 		"containers": [{"image": "a"}, null],
 		"initContainers": null,
+		"ephemeralContainers": ["b"],
 	})
 	names == {""}
 }

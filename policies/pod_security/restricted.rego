@@ -152,9 +152,7 @@ missing_drop(dropped) := "keeps capabilities: set securityContext.capabilities.d
 }
 
 # Container runtimes drop them all the same, but Pod Security admission refuses the pod.
-missing_drop(dropped) := sprintf("drops capabilities as %s, which Pod Security admission does not accept: write ALL in capitals", [misspelt(dropped)[0]]) if {
-	count(misspelt(dropped)) > 0
-}
+missing_drop(dropped) := sprintf("drops capabilities as %s, which Pod Security admission does not accept: write ALL in capitals", [misspelt(dropped)[0]])
 
 misspelt(dropped) := sort([capability | some capability in dropped; is_string(capability); upper(capability) == "ALL"])
 

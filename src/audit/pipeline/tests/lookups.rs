@@ -195,8 +195,7 @@ async fn rules_about_missing_objects_are_errors_only_where_they_would_have_a_res
     let live = Live::start(load(&[("c.rego", &policy)]), SETTINGS);
     let budgets = scope("PodDisruptionBudget");
     with_pods(&live, &budgets, false).await;
-    let unlabelled = r#"{"apiVersion":"v1","kind":"Pod","metadata":{"name":"plain","namespace":"a"}}"#;
-    live.seen(Object { body: Body::plain(unlabelled.as_bytes()), ..pod("plain", 2) }).await;
+    live.seen(object("Pod", "n", "plain", 2, &json!({}))).await;
     live.send(Change::Unreadable(budgets.clone(), unreadable(State::Forbidden))).await;
     live.until(&["p: looks up poddisruptionbudgets.policy, which cannot be read: forbidden"]).await;
     read(&live, &budgets, vec![budget("other")]).await;
