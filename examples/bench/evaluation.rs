@@ -13,12 +13,14 @@ use std::{
 use anyhow::{Context, Result, ensure};
 use kaudit::{
     judge::{
-        evaluate::{Job, evaluate_shared},
+        evaluate::{Job, evaluate_shared, with_inventory},
+        inventory::Inventory,
         set::PolicySet,
         sharing::SharedVerdicts,
+        sources::FileSource,
     },
-    model::object::Kind,
-    rego::{Limits, analysis::yaml},
+    model::object::{Kind, Object},
+    rego::{Limits, analysis::yaml, value},
     source::received::{Received, Secrets},
 };
 use kaudit_controlplane::{Tool, tool};
@@ -26,7 +28,7 @@ use kaudit_test_support::objects;
 use serde_json::{Map, Value, json};
 
 use crate::{
-    median, note,
+    library, median, note,
     peers::{Options, policies},
 };
 
@@ -34,13 +36,17 @@ use crate::{
 pub(crate) const LIBRARY: &str = "library";
 
 /// Policies for both.
-struct Set {
-    name: String,
-    path: PathBuf,
+pub(crate) struct Set {
+    pub(crate) name: String,
+    pub(crate) source: FileSource,
     /// The units for OPA, with their modules and queries.
-    units: Vec<Value>,
+    pub(crate) units: Vec<Value>,
     /// The kinds that each unit selects; `None` for all.
-    kinds: Vec<Option<String>>,
+    pub(crate) kinds: Vec<Option<String>>,
+    /// Returns the object with a number.
+    pub(crate) object: fn(usize) -> (objects::Kind, Value),
+    /// The objects that are looked up.
+    pub(crate) inventory: Vec<Value>,
 }
 
 /// The times of one set, in microseconds per object, and of loading it.
@@ -66,6 +72,7 @@ pub(crate) fn compare(options: &Options, folder: &Path) -> Result<String> {
     let own = templates(&policies("templates"))?;
     add(&measure(options, folder, &together("templates", &policies("templates"), &own))?)?;
     alone(options, folder, &own)?.iter().try_for_each(&mut add)?;
+    add(&measure(options, folder, &library::set()?)?)?;
     let mut paths = vec![("12 denies, a package each", policies("policies")), ("templates", policies("templates"))];
     if options.library.is_some() {
         let written = folder.join(LIBRARY);
@@ -86,7 +93,7 @@ fn replicas(options: &Options, name: &str, path: &Path) -> Result<String> {
     for round in 1..=options.repeat {
         note(&format!("Pods of ReplicaSets, {name}, round {round} of {}", options.repeat));
         let measure = |share, times: &mut Vec<f64>| {
-            let policies = load(path, share)?;
+            let policies = Arc::new(load(&FileSource::Path(path.to_owned()), share)?);
             let jobs = jobs_of(options.objects, objects::replica, &policies)?;
             let (time, found) = evaluate_all(&jobs);
             times.push(time);
@@ -120,9 +127,12 @@ fn measure(options: &Options, folder: &Path, set: &Set) -> Result<Row> {
         let (times, results) = opa_round(&prepared, &file)?;
         opa.push(times);
         let began = Instant::now();
-        let policies = load(&set.path, false)?;
+        let policies = load(&set.source, false)?;
         loads.push(began.elapsed().as_secs_f64() * 1e3);
-        let (time, found) = own_round(options.objects, &policies)?;
+        let policies = Arc::new(with_inventory(&policies, &inventory(&set.inventory)?));
+        let jobs = jobs_of(options.objects, set.object, &policies)?;
+        evaluate_all(&jobs);
+        let (time, found) = evaluate_all(&jobs);
         own.push(time);
         ensure!(found == results, "{}: kaudit has {found} results, OPA {results}", set.name);
     }
@@ -133,7 +143,7 @@ fn measure(options: &Options, folder: &Path, set: &Set) -> Result<Row> {
 /// Returns the queries and inputs for OPA, for a number of objects.
 fn jobs(set: &Set, count: usize) -> Value {
     let inputs = (0..count).map(|number| {
-        let (kind, object) = objects::object(number);
+        let (kind, object) = (set.object)(number);
         let concerned =
             |unit: &usize| set.kinds[*unit].as_ref().is_none_or(|kinds| kinds.contains(&format!("\"{kind:?}\"")));
         let units: Vec<usize> = (0..set.units.len()).filter(concerned).collect();
@@ -161,15 +171,9 @@ fn opa_round(prepared: &Path, jobs: &Path) -> Result<(f64, usize)> {
 }
 
 /// Loads policies; `share_verdicts` sets whether verdicts are shared between objects.
-fn load(path: &Path, share_verdicts: bool) -> Result<Arc<PolicySet>> {
+fn load(source: &FileSource, share_verdicts: bool) -> Result<PolicySet> {
     let limits = Limits { share_verdicts, ..Limits::default() };
-    Ok(Arc::new(PolicySet::load_with(&[path.to_owned()], &limits.into())?))
-}
-
-fn own_round(count: usize, policies: &Arc<PolicySet>) -> Result<(f64, usize)> {
-    let jobs = jobs_of(count, objects::object, policies)?;
-    evaluate_all(&jobs);
-    Ok(evaluate_all(&jobs))
+    Ok(PolicySet::load_with(std::slice::from_ref(source), &limits.into())?)
 }
 
 /// Evaluates the jobs; returns the duration in seconds, and the number of results.
@@ -185,22 +189,37 @@ fn jobs_of(
     object: impl Fn(usize) -> (objects::Kind, Value),
     policies: &Arc<PolicySet>,
 ) -> Result<Vec<Job>> {
-    (0..count).map(|number| job(object(number), policies)).collect()
+    let job = |number| {
+        let object = received(&object(number).1)?;
+        Ok(Job { object, previous: None, deleted: false, namespace: None, policies: policies.clone() })
+    };
+    (0..count).map(job).collect()
 }
 
-fn job((kind, object): (objects::Kind, Value), policies: &Arc<PolicySet>) -> Result<Job> {
+/// Returns the objects that policies look up.
+fn inventory(objects: &[Value]) -> Result<Inventory> {
+    let mut inventory = Inventory::default();
+    for object in objects {
+        let value = value::from_json(object.to_string().as_bytes())?;
+        inventory.put(&received(object)?.key, Some(&value));
+    }
+    Ok(inventory)
+}
+
+/// Returns an object as it is received from a cluster.
+fn received(object: &Value) -> Result<Object> {
+    let text = |key: &str| object[key].as_str().unwrap_or_default();
+    let (group, version) = text("apiVersion").rsplit_once('/').unwrap_or(("", text("apiVersion")));
     let kind = Arc::new(Kind {
-        group: kind.group().to_owned(),
-        version: "v1".to_owned(),
-        plural: kind.plural().to_owned(),
-        kind: format!("{kind:?}"),
+        group: group.to_owned(),
+        version: version.to_owned(),
+        plural: format!("{}s", text("kind").to_lowercase()),
+        kind: text("kind").to_owned(),
         singular: String::new(),
         short_names: Vec::new(),
-        namespaced: true,
+        namespaced: object["metadata"]["namespace"].is_string(),
     });
-    let object =
-        Received::read(&object.to_string()).into_object(&kind, Secrets::Redact, 0).map_err(anyhow::Error::msg)?;
-    Ok(Job { object, previous: None, deleted: false, namespace: None, policies: policies.clone() })
+    Received::read(&object.to_string()).into_object(&kind, Secrets::Redact, 0).map_err(anyhow::Error::msg)
 }
 
 /// Reads a folder of packages with `deny` rules as one unit.
@@ -214,7 +233,14 @@ fn package(name: &str, folder: &str) -> Result<Set> {
         modules.insert(path.display().to_string(), text.into());
     }
     let unit = json!({"version": "v1", "modules": modules, "query": format!("[{}]", queries.join(", "))});
-    Ok(Set { name: name.to_owned(), path: policies(folder), units: vec![unit], kinds: vec![None] })
+    Ok(Set {
+        name: name.to_owned(),
+        source: FileSource::Path(policies(folder)),
+        units: vec![unit],
+        kinds: vec![None],
+        object: objects::object,
+        inventory: Vec::new(),
+    })
 }
 
 /// Reads files with a template and a Constraint, each as a separate set.
@@ -244,7 +270,14 @@ fn template(file: &Path) -> Result<Set> {
     });
     let kinds = constraint["spec"]["match"].get("kinds").map(ToString::to_string);
     let name = template["metadata"]["name"].as_str().context("no name")?.to_owned();
-    Ok(Set { name, path: file.to_owned(), units: vec![unit], kinds: vec![kinds] })
+    Ok(Set {
+        name,
+        source: FileSource::Path(file.to_owned()),
+        units: vec![unit],
+        kinds: vec![kinds],
+        object: objects::object,
+        inventory: Vec::new(),
+    })
 }
 
 /// Returns the part of a template with its Rego.
@@ -257,9 +290,11 @@ fn rego(target: &Value) -> Option<&Value> {
 fn together(name: &str, path: &Path, sets: &[Set]) -> Set {
     Set {
         name: format!("{} {name}", sets.len()),
-        path: path.to_owned(),
+        source: FileSource::Path(path.to_owned()),
         units: sets.iter().flat_map(|set| &set.units).cloned().collect(),
         kinds: sets.iter().flat_map(|set| &set.kinds).cloned().collect(),
+        object: objects::object,
+        inventory: Vec::new(),
     }
 }
 

@@ -47,6 +47,7 @@ mod apiserver;
 mod changes;
 mod download;
 mod evaluation;
+mod library;
 mod page;
 mod peers;
 mod process;

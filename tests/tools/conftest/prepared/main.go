@@ -3,8 +3,8 @@
 //
 //	prepared ROUNDS JOBS
 //
-// JOBS is a JSON file: units, each with its modules, a query and perhaps parameters, and inputs, each with the units that
-// judge it. A unit with parameters sees {"review": input, "parameters": parameters}, as Gatekeeper's do.
+// JOBS is a JSON file: units, each with its modules, a query and perhaps parameters or data, and inputs, each with the units
+// that judge it. A unit with parameters sees {"review": input, "parameters": parameters}, as Gatekeeper's do.
 // It prints JSON: the seconds of each round, and how many results the last one gave.
 package main
 
@@ -18,6 +18,7 @@ import (
 
 	"github.com/open-policy-agent/opa/v1/ast"
 	"github.com/open-policy-agent/opa/v1/rego"
+	"github.com/open-policy-agent/opa/v1/storage/inmem"
 )
 
 type unit struct {
@@ -25,7 +26,8 @@ type unit struct {
 	Modules map[string]string `json:"modules"`
 	Query   string            `json:"query"`
 
-	Parameters any `json:"parameters"`
+	Parameters any            `json:"parameters"`
+	Data       map[string]any `json:"data"`
 }
 
 type input struct {
@@ -122,6 +124,11 @@ func prepare(ctx context.Context, unit unit) (rego.PreparedEvalQuery, error) {
 	options := []func(*rego.Rego){rego.Query(unit.Query), rego.SetRegoVersion(version)}
 	for name, text := range unit.Modules {
 		options = append(options, rego.Module(name, text))
+	}
+	if unit.Data != nil {
+		// Otherwise each evaluation converts the data that it reads.
+		store := inmem.NewFromObjectWithOpts(unit.Data, inmem.OptReturnASTValuesOnRead(true))
+		options = append(options, rego.Store(store))
 	}
 	return rego.New(options...).PrepareForEval(ctx)
 }
