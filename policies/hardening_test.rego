@@ -51,11 +51,9 @@ directories := [
 test_sockets_and_their_directories if {
 	every path in array.concat(sockets, directories) {
 		pod := host_path({}, path, {"mountPath": "/host", "readOnly": true})
-		every workload in build.workloads(pod.spec) {
-			results := data.hardening.deny_runtime_socket with input as workload
-			count(results) == 1
-			{result.details.value | some result in results} == {path}
-		}
+		results := data.hardening.deny_runtime_socket with input as pod
+		count(results) == 1
+		{result.details.value | some result in results} == {path}
 	}
 }
 

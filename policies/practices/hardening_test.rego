@@ -115,9 +115,10 @@ test_writable_system_directories if {
 		"/var/lib/kubelet/pki",
 		"/var/lib/kubelet/pods",
 	] {
-		every workload in build.workloads(mounting({}, path, {"mountPath": "/host"}).spec) {
-			count(hardening.deny_writable_system_directory) == 1 with input as workload
-		}
+		count(hardening.deny_writable_system_directory) == 1 with input as mounting({}, path, {"mountPath": "/host"})
+	}
+	every workload in build.workloads(mounting({}, "/etc", {"mountPath": "/host"}).spec) {
+		count(hardening.deny_writable_system_directory) == 1 with input as workload
 	}
 }
 
