@@ -24,8 +24,8 @@ struct SystemComponents {
     /// The rules that every workload of the list may violate.
     every_workload: Vec<PolicyRules>,
     workloads: Vec<SystemComponent>,
-    /// Roles and bindings.
-    permissions: Vec<SystemComponent>,
+    /// Roles, bindings and Namespaces.
+    others: Vec<SystemComponent>,
 }
 
 /// The exceptions, in the order of the file. A test parses the file.
@@ -43,10 +43,10 @@ fn components() -> Result<SystemComponents, String> {
 }
 
 fn read() -> Result<Vec<Arc<Exception>>, String> {
-    let SystemComponents { every_workload, workloads, permissions, .. } = components()?;
+    let SystemComponents { every_workload, workloads, others, .. } = components()?;
     let workloads = workloads.into_iter().map(|one| Exception::of_component(one, &every_workload));
-    let permissions = permissions.into_iter().map(|one| Exception::of_component(one, &[]));
-    workloads.chain(permissions).map(|exception| exception.map(Arc::new)).collect()
+    let others = others.into_iter().map(|one| Exception::of_component(one, &[]));
+    workloads.chain(others).map(|exception| exception.map(Arc::new)).collect()
 }
 
 #[cfg(test)]
@@ -58,12 +58,12 @@ mod tests {
 
     #[test]
     fn every_entry_is_narrow_and_names_rules_of_the_library() {
-        let SystemComponents { every_workload, workloads, permissions, .. } = components().unwrap();
+        let SystemComponents { every_workload, workloads, others, .. } = components().unwrap();
         let set = PolicySet::load(&[FileSource::builtin()]).unwrap();
         let ids: BTreeSet<&str> =
             set.policies.iter().flat_map(|policy| policy.rules.iter().flat_map(|rule| rule.metadata.ids())).collect();
         let mut names = BTreeSet::new();
-        for component in workloads.iter().chain(&permissions) {
+        for component in workloads.iter().chain(&others) {
             let SystemComponent { name, kinds, namespaces, names: objects, rules, .. } = component;
             assert!(names.insert(name), "{name} is there twice");
             assert!(!kinds.is_empty() && !objects.is_empty(), "{name}");
@@ -76,12 +76,12 @@ mod tests {
         assert!(workloads.iter().all(|component| !component.namespaces.is_empty()));
         let of_the_cluster =
             |component: &&SystemComponent| component.kinds.iter().any(|kind| kind.starts_with("cluster"));
-        assert!(permissions.iter().filter(of_the_cluster).all(|component| component.namespaces.is_empty()));
+        assert!(others.iter().filter(of_the_cluster).all(|component| component.namespaces.is_empty()));
         for PolicyRules { name, rules } in &every_workload {
             let policy = set.policies.iter().find(|policy| policy.name == *name).unwrap();
             let known: BTreeSet<&str> = policy.rules.iter().flat_map(|rule| rule.metadata.ids()).collect();
             assert!(rules.iter().all(|rule| known.contains(&**rule)), "{name}");
         }
-        assert_eq!(exceptions().count(), workloads.len() + permissions.len());
+        assert_eq!(exceptions().count(), workloads.len() + others.len());
     }
 }
