@@ -45,7 +45,7 @@ is_used(name, store) if {
 }
 
 test_selected if {
-	store := build.inventory([namespace("shop", {"metadata": {"labels": {"team": "shop"}}}), namespace("bank", {})])
+	store := build.inventory([namespace("shop", {"metadata": {"labels": {"team": "shop"}}}), namespace("bank", {"metadata": {"labels": {"kubernetes.io/metadata.name": "bank"}}})])
 	every selector in [
 		{},
 		{"matchLabels": {"team": "shop"}},
