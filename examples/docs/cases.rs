@@ -68,18 +68,22 @@ const EXAMPLES: &str = "evaluated_examples";
 fn evaluated(policy: &str, rule: &Rule) -> String {
     let id = rule.metadata.info.id.as_deref().unwrap_or_default();
     let name = &rule.name;
-    let of = |which: &str| {
+    let results = |which: &str| {
         format!(
-            "data.{policy}.{name} with input as example.{which} with data.inventory as store with data.parameters as given"
+            "\tfor_{which} := data.{policy}.{name} with input as example.{which} with data.inventory as store with data.parameters as given\n"
         )
     };
-    format!(
-        "\nof[\"{policy}/{name}\"] := object.union(example, result) if {{\n\texample := data.{policy}_test.examples.{name}\n\tstore := \
-         data.lib.build_test.inventory(object.get(example, \"beside\", []))\n\tgiven := {{\"{id}\": object.get(example, \
-         \"parameters\", {{}})}}\n\tresult := {{\n\t\t\"for_violating\": {},\n\t\t\"for_correct\": {},\n\t}}\n}}\n",
-        of("violating"),
-        of("correct"),
-    )
+    let given = format!("{{\"{id}\": object.get(example, \"parameters\", {{}})}}");
+    [
+        format!("\nof[\"{policy}/{name}\"] := object.union(example, results) if {{\n"),
+        format!("\texample := data.{policy}_test.examples.{name}\n"),
+        "\tstore := data.lib.build_test.inventory(object.get(example, \"beside\", []))\n".to_owned(),
+        format!("\tgiven := {given}\n"),
+        results("violating"),
+        results("correct"),
+        "\tresults := {\"for_violating\": for_violating, \"for_correct\": for_correct}\n}\n".to_owned(),
+    ]
+    .concat()
 }
 
 fn json(value: &Value) -> Result<Json> {

@@ -57,7 +57,9 @@ impl ObjectEvaluation<'_> {
         for (rule, (entrypoint, answer)) in evaluated {
             let is_absent = |answer: &Result<Answer, Failure>| {
                 is_complete(entrypoint)
-                    && answer.as_ref().is_ok_and(|answer| (group.dialect.findings)(entrypoint, &answer.value).is_empty())
+                    && answer
+                        .as_ref()
+                        .is_ok_and(|answer| (group.dialect.findings)(entrypoint, &answer.value).is_empty())
             };
             if let Some(why) = self.unread(query, group, rule).filter(|_| !is_absent(answer)) {
                 let Entrypoint { policy, rule, .. } = entrypoint;
