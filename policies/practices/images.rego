@@ -41,7 +41,6 @@ is_allowed(name) if {
 
 # The name of an image with its registry, and without tag and digest, as container runtimes complete it.
 repository(image) := qualified(regex.replace(image, `(:[^:/@]*)?(@.*)?$`, "")) if {
-	is_string(image)
 	image != ""
 }
 

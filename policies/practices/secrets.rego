@@ -19,7 +19,6 @@ package practices.secrets
 warn_secret_variables contains result if {
 	some container in data.lib.workload.containers
 	fields := [field | some field, _ in sources(container.spec)]
-	count(fields) > 0
 	result := data.lib.workload.flaw(
 		container, min(fields), sort({name | some name in sources(container.spec)}),
 		"reads Secrets from its environment: mount them as volumes",
