@@ -16,8 +16,8 @@ use serde_json::Value as Json;
 pub(crate) struct RuleExample {
     pub(crate) violating: Json,
     pub(crate) correct: Json,
-    /// Other objects that the rule looks up.
-    pub(crate) beside: Vec<Json>,
+    /// Other objects that the rule looks up, with the first and with the second.
+    pub(crate) beside: [Vec<Json>; 2],
     /// Parameters of the rule; an empty object if it needs none.
     pub(crate) parameters: Json,
     /// The result for the first.
@@ -56,7 +56,8 @@ impl TestedLibrary {
                 "{policy}/{rule} must have one result for its violating example and none for the correct one: {found:?}"
             )
         };
-        let beside = example["beside"].as_array().cloned().unwrap_or_default();
+        let beside =
+            ["beside_violating", "beside_correct"].map(|which| example[which].as_array().cloned().unwrap_or_default());
         Ok(RuleExample { violating, correct, beside, parameters, result: result.clone() })
     }
 }
@@ -64,24 +65,35 @@ impl TestedLibrary {
 /// The package that evaluates the examples.
 const EXAMPLES: &str = "evaluated_examples";
 
+/// A function of that package: the objects that an example names for both manifests, or for each.
+const BESIDE: &str = "
+beside(example, which) := objects[which] if {
+	objects := object.get(example, \"beside\", [])
+	is_object(objects)
+} else := object.get(example, \"beside\", [])
+";
+
 /// Returns a rule that evaluates the example of a rule, in the package of the examples.
 fn evaluated(policy: &str, rule: &Rule) -> String {
     let id = rule.metadata.info.id.as_deref().unwrap_or_default();
     let name = &rule.name;
     let results = |which: &str| {
         format!(
-            "\tfor_{which} := data.{policy}.{name} with input as example.{which} with data.inventory as store with data.parameters as given\n"
+            "\tfor_{which} := data.{policy}.{name} with input as example.{which} with data.inventory as \
+             data.lib.build_test.inventory(beside(example, \"{which}\")) with data.parameters as given\n"
         )
     };
     let given = format!("{{\"{id}\": object.get(example, \"parameters\", {{}})}}");
+    let keys = ["violating", "correct"].map(|which| {
+        format!("\t\t\"for_{which}\": for_{which},\n\t\t\"beside_{which}\": beside(example, \"{which}\"),\n")
+    });
     [
         format!("\nof[\"{policy}/{name}\"] := object.union(example, results) if {{\n"),
         format!("\texample := data.{policy}_test.examples.{name}\n"),
-        "\tstore := data.lib.build_test.inventory(object.get(example, \"beside\", []))\n".to_owned(),
         format!("\tgiven := {given}\n"),
         results("violating"),
         results("correct"),
-        "\tresults := {\"for_violating\": for_violating, \"for_correct\": for_correct}\n}\n".to_owned(),
+        format!("\tresults := {{\n{}\t}}\n}}\n", keys.concat()),
     ]
     .concat()
 }

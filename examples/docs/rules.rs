@@ -96,9 +96,14 @@ impl<'l> LibraryRule<'l> {
 
         page.add("## Violation");
         page.code("yaml", &yaml(&example.violating)?);
-        if !example.beside.is_empty() {
+        let [with_violating, with_correct] = &example.beside;
+        let together = |page: &mut Page, objects: &[Json]| -> Result<()> {
             page.add("together with");
-            page.code("yaml", &example.beside.iter().map(yaml).collect::<Result<Vec<_>>>()?.join("---\n"));
+            page.code("yaml", &objects.iter().map(yaml).collect::<Result<Vec<_>>>()?.join("---\n"));
+            Ok(())
+        };
+        if !with_violating.is_empty() {
+            together(&mut page, with_violating)?;
         }
         if example.parameters.is_object() {
             page.add("and, in `kaudit.yaml`, the parameters");
@@ -114,6 +119,9 @@ impl<'l> LibraryRule<'l> {
         let action = message.split_once(": ").map_or(message, |(_, action)| action);
         page.add(&format!("{}. {}", capitalised(&escape(action)), automatic(&example.result["details"])));
         page.code("yaml", &yaml(&example.correct)?);
+        if with_correct != with_violating && !with_correct.is_empty() {
+            together(&mut page, with_correct)?;
+        }
 
         let parameters = Parameter::all(&rule.metadata);
         if !parameters.is_empty() {
