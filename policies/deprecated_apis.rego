@@ -8,13 +8,14 @@
 package deprecated_apis
 
 # METADATA
-# title: API version that is gone
+# title: Removed API version
 # description: The API server refuses a manifest in an API version that its release no longer serves.
 # related_resources:
 # - ref: https://kubernetes.io/docs/reference/using-api/deprecation-guide/
 # custom:
 #   id: API-01
 #   severity: high
+#   frameworks: {nsa-1.2: [upgrades]}
 deny_removed_version contains result if {
 	[minor, replacement, source] := of_manifest
 	minor <= release
@@ -25,18 +26,19 @@ deny_removed_version contains result if {
 }
 
 # METADATA
-# title: API version that goes
-# description: The manifest works in this release, and no longer in a later one.
+# title: Deprecated API version
+# description: This release still serves the API version; a later one does not, and refuses the manifest.
 # related_resources:
 # - ref: https://kubernetes.io/docs/reference/using-api/deprecation-guide/
 # custom:
 #   id: API-02
 #   severity: medium
+#   frameworks: {nsa-1.2: [upgrades]}
 warn_deprecated_version contains result if {
 	[minor, replacement, source] := of_manifest
 	minor > release
 	result := found(
-		sprintf("Kubernetes 1.%d stops to serve %s %s: %s", [minor, input.apiVersion, input.kind, instead(replacement)]),
+		sprintf("Kubernetes 1.%d no longer serves %s %s: %s", [minor, input.apiVersion, input.kind, instead(replacement)]),
 		"apiVersion", input.apiVersion, [minor, replacement, source],
 	)
 }
@@ -51,6 +53,7 @@ warn_deprecated_version contains result if {
 # custom:
 #   id: API-03
 #   severity: medium
+#   frameworks: {nsa-1.2: [upgrades]}
 warn_old_writer contains result if {
 	# mutants: equivalent, because other kinds have no removals: so the rule is evaluated for these kinds only.
 	input.kind in data.lib.removed_apis.kinds
@@ -58,7 +61,7 @@ warn_old_writer contains result if {
 	entry.apiVersion != input.apiVersion
 	[minor, replacement, source] := data.lib.removed_apis.removals[input.kind][entry.apiVersion]
 	result := found(
-		sprintf("\"%s\" wrote it through %s, which goes with Kubernetes 1.%d: %s", [
+		sprintf("\"%s\" wrote it through %s, which Kubernetes 1.%d no longer serves: %s", [
 			manager(entry), entry.apiVersion, minor, instead(replacement),
 		]),
 		"metadata.managedFields", entry.apiVersion, [minor, replacement, source],
@@ -92,7 +95,7 @@ manager(entry) := "unknown" if {
 	is_string(entry.manager)
 }
 
-instead("") := "nothing takes its place"
+instead("") := "there is no replacement"
 
 instead(replacement) := sprintf("use %s", [replacement]) if replacement != ""
 

@@ -56,7 +56,7 @@ test_result if {
 }
 
 test_nothing_instead if {
-	want := {"no Kubernetes since 1.25 serves policy/v1beta1 PodSecurityPolicy: nothing takes its place"}
+	want := {"no Kubernetes since 1.25 serves policy/v1beta1 PodSecurityPolicy: there is no replacement"}
 	object := manifest("policy/v1beta1", "PodSecurityPolicy")
 	results(data.deprecated_apis.deny_removed_version) == want with input as object
 }
@@ -65,7 +65,7 @@ test_announced if {
 	soon := manifest("networking.k8s.io/v1beta1", "ServiceCIDR")
 	results := data.deprecated_apis.warn_deprecated_version with input as soon
 	results == {{
-		"msg": "Kubernetes 1.37 stops to serve networking.k8s.io/v1beta1 ServiceCIDR: use networking.k8s.io/v1",
+		"msg": "Kubernetes 1.37 no longer serves networking.k8s.io/v1beta1 ServiceCIDR: use networking.k8s.io/v1",
 		"details": {
 			"field": "apiVersion",
 			"value": "networking.k8s.io/v1beta1",
@@ -121,8 +121,8 @@ test_old_writer if {
 		{"manager": 1, "apiVersion": "policy/v1beta1"},
 	]
 	results(data.deprecated_apis.warn_old_writer) == {
-		"\"helm\" wrote it through policy/v1beta1, which goes with Kubernetes 1.25: use policy/v1",
-		"\"unknown\" wrote it through policy/v1beta1, which goes with Kubernetes 1.25: use policy/v1",
+		"\"helm\" wrote it through policy/v1beta1, which Kubernetes 1.25 no longer serves: use policy/v1",
+		"\"unknown\" wrote it through policy/v1beta1, which Kubernetes 1.25 no longer serves: use policy/v1",
 	} with input as live("policy/v1", "PodDisruptionBudget", entries)
 	found := data.deprecated_apis.warn_old_writer with input as live("policy/v1", "PodDisruptionBudget", entries)
 	build.fields(found) == {"metadata.managedFields"}

@@ -8,32 +8,38 @@ package images
 # METADATA
 # title: Tag latest or none
 # description: The tag latest, which is also the default, means another image after the next push.
+# related_resources:
+# - ref: https://kubernetes.io/docs/concepts/containers/images/#image-names
 # custom:
 #   id: IMG-01
 #   severity: medium
+#   frameworks: {nsa-1.2: [images]}
 deny_latest_tag contains result if {
 	some container in data.lib.workload.containers
 	image := container.spec.image
 	is_latest(image)
 	result := data.lib.workload.flaw(
 		container, "image", image,
-		sprintf("runs the image \"%s\", which changes with every push: name a version or a digest", [image]),
+		sprintf("runs the image \"%s\", which can change: name a version or a digest", [image]),
 	)
 }
 
 # METADATA
 # title: No digest
 # description: A tag can be moved to another image; a digest can't.
+# related_resources:
+# - ref: https://kubernetes.io/docs/concepts/containers/images/#image-pull-policy
 # custom:
 #   id: IMG-02
 #   severity: low
+#   frameworks: {nsa-1.2: [images]}
 warn_missing_digest contains result if {
 	some container in data.lib.workload.containers
 	image := container.spec.image
 	is_tagged(image)
 	result := data.lib.workload.flaw(
 		container, "image", image,
-		sprintf("runs the image \"%s\" by a tag, which can be moved: add the digest (@sha256:…)", [image]),
+		sprintf("runs the image \"%s\" without a digest: add @sha256:…", [image]),
 	)
 }
 

@@ -53,9 +53,9 @@ test_no_image if {
 
 test_messages if {
 	latest := data.images.deny_latest_tag with input as build.pod_with_container({"image": "web"})
-	build.messages(latest) == {"container \"web\" runs the image \"web\", which changes with every push: name a version or a digest"}
+	build.messages(latest) == {"container \"web\" runs the image \"web\", which can change: name a version or a digest"}
 	build.fields(latest) == {"spec.containers[0].image"}
 	tagged := data.images.warn_missing_digest with input as build.pod_with_container({"image": "web:1"})
-	build.messages(tagged) == {"container \"web\" runs the image \"web:1\" by a tag, which can be moved: add the digest (@sha256:…)"}
+	build.messages(tagged) == {"container \"web\" runs the image \"web:1\" without a digest: add @sha256:…"}
 	build.fields(tagged) == {"spec.containers[0].image"}
 }

@@ -10,6 +10,8 @@ package probes
 # description: |
 #   Without one, traffic arrives and rollouts continue before the container can answer. The severity is info where no
 #   Service in the namespace selects the pod, or Services cannot be read.
+# related_resources:
+# - ref: https://kubernetes.io/docs/tasks/configure-pod-container/configure-liveness-readiness-startup-probes/#define-readiness-probes
 # custom:
 #   id: PRB-01
 #   severity: low
@@ -26,6 +28,8 @@ warn_missing_readiness contains result if {
 # METADATA
 # title: Liveness probe
 # description: Without one, a container that hangs is never restarted.
+# related_resources:
+# - ref: https://kubernetes.io/docs/tasks/configure-pod-container/configure-liveness-readiness-startup-probes/#define-a-liveness-command
 # custom:
 #   id: PRB-02
 #   severity: info

@@ -13,6 +13,8 @@ import data.lib.rights
 # description: |
 #   The verb * includes escalate, bind, impersonate and verbs that are added in the future. In API groups that grant no rights
 #   over workloads or the cluster the severity is low.
+# related_resources:
+# - ref: https://kubernetes.io/docs/concepts/security/rbac-good-practices/#least-privilege
 # custom:
 #   id: RBAC-01
 #   severity: high
@@ -31,6 +33,8 @@ deny_wildcard_verbs contains result if {
 # description: |
 #   Write access to all resources, including future ones, leads to all permissions. In API groups that grant no rights over
 #   workloads or the cluster the severity is low.
+# related_resources:
+# - ref: https://kubernetes.io/docs/concepts/security/rbac-good-practices/#least-privilege
 # custom:
 #   id: RBAC-02
 #   severity: high
@@ -46,6 +50,8 @@ deny_wildcard_resources contains result if {
 # METADATA
 # title: Wildcard resources with read verbs
 # description: Read access to all resources of the core group includes all Secrets.
+# related_resources:
+# - ref: https://kubernetes.io/docs/concepts/security/rbac-good-practices/#listing-secrets
 # custom:
 #   id: RBAC-03
 #   severity: medium
@@ -76,7 +82,7 @@ deny_escalation contains result if {
 	some rule in lib.rules
 	verbs := {verb | some verb in rule.verbs; rights.takes_rights(rule, verb)}
 	count(verbs) > 0
-	found := lib.rule_flaw(rule, "verbs", verbs, sprintf("allows taking rights by %s: remove the verb", [concat(", ", sort(verbs))]))
+	found := lib.rule_flaw(rule, "verbs", verbs, sprintf("allows privilege escalation (verb %s): remove the verb", [concat(", ", sort(verbs))]))
 	result := object.union(found, escalation_severity(rule, verbs))
 }
 
@@ -94,6 +100,8 @@ is_narrow_impersonation(rule, verbs) if {
 # description: |
 #   cluster-admin allows everything in the whole cluster, or in the namespace of the binding, and so does a ClusterRole with
 #   the wildcard for API groups, resources and verbs. Where ClusterRoles cannot be read, only the name counts.
+# related_resources:
+# - ref: https://kubernetes.io/docs/reference/access-authn-authz/rbac/#user-facing-roles
 # custom:
 #   id: RBAC-05
 #   severity: high
@@ -109,6 +117,8 @@ deny_cluster_admin contains result if {
 # METADATA
 # title: Rights for anonymous users
 # description: Everybody who can reach the API server has these permissions, without credentials.
+# related_resources:
+# - ref: https://kubernetes.io/docs/reference/access-authn-authz/authentication/#anonymous-requests
 # custom:
 #   id: RBAC-06
 #   severity: critical
@@ -125,6 +135,8 @@ deny_anonymous contains result if {
 # description: |
 #   Every user, or every pod with a token, has these permissions. For the pods of one namespace the severity is low, unless
 #   the role is admin, edit or one that allows everything; where roles cannot be read, only the name counts.
+# related_resources:
+# - ref: https://kubernetes.io/docs/reference/access-authn-authz/rbac/#default-roles-and-role-bindings
 # custom:
 #   id: RBAC-07
 #   severity: high
@@ -136,17 +148,22 @@ deny_everybody contains result if {
 	result := everybody_flaw(subject)
 }
 
-everybody_flaw(subject) := lib.subject_flaw(subject, "is everybody: bind the users or service accounts that need the role") if {
-	subject.name in {"system:authenticated", "system:serviceaccounts"}
-}
+everybody_flaw(subject) := lib.subject_flaw(
+	subject,
+	sprintf("includes %s: bind the users or service accounts that need the role", [members[subject.name]]),
+)
 
 everybody_flaw(subject) := object.union(found, severity_of_weak("low")) if {
 	is_string(subject.name)
 	namespace := trim_prefix(subject.name, "system:serviceaccounts:")
 	namespace != subject.name
 	not is_image_puller
-	text := sprintf("is every pod of namespace %s with a token: bind the service accounts that need the role", [namespace])
-	found := lib.subject_flaw(subject, text)
+	found := lib.subject_flaw(subject, "includes every pod with a token there: bind the service accounts that need the role")
+}
+
+members := {
+	"system:authenticated": "every authenticated user",
+	"system:serviceaccounts": "every service account",
 }
 
 severity_of_weak(_) := {} if is_strong_role

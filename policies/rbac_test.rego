@@ -168,7 +168,7 @@ test_escalation if {
 		make.allow(["authentication.k8s.io"], ["userextras/scopes"], ["impersonate"]): "impersonate",
 	} {
 		results := data.rbac.deny_escalation with input as make.cluster_role(rule)
-		build.messages(results) == {sprintf("rules[0] allows taking rights by %s: remove the verb", [verb])}
+		build.messages(results) == {sprintf("rules[0] allows privilege escalation (verb %s): remove the verb", [verb])}
 		results == data.rbac.deny_escalation with input as make.role(rule)
 	}
 	every rule in [
@@ -286,8 +286,11 @@ test_anonymous if {
 }
 
 test_everybody if {
-	every name in ["system:authenticated", "system:serviceaccounts"] {
-		count(data.rbac.deny_everybody) == 1 with input as make.binding("ClusterRoleBinding", "view", [make.group(name)])
+	members := {"system:authenticated": "every authenticated user", "system:serviceaccounts": "every service account"}
+	every name, who in members {
+		results := data.rbac.deny_everybody with input as make.binding("ClusterRoleBinding", "view", [make.group(name)])
+		want := "group \"%s\" includes %s: bind the users or service accounts that need the role"
+		build.messages(results) == {sprintf(want, [name, who])}
 		count(data.rbac.deny_everybody) == 1 with input as make.binding("RoleBinding", "view", [make.group(name), make.user("ann")])
 	}
 	count(data.rbac.deny_everybody) == 0 with input as make.binding(
@@ -303,7 +306,7 @@ test_all_pods_of_a_namespace if {
 		every name in ["admin", "edit", "cluster-admin"] {
 			results := data.rbac.deny_everybody with input as make.binding(kind, name, [pods, make.account("web")])
 			results == {{
-				"msg": "group \"system:serviceaccounts:shop\" is every pod of namespace shop with a token: bind the service accounts that need the role",
+				"msg": "group \"system:serviceaccounts:shop\" includes every pod with a token there: bind the service accounts that need the role",
 				"details": {"field": "subjects[0]", "value": "system:serviceaccounts:shop", "role": name},
 			}}
 		}

@@ -12,9 +12,12 @@ package resources
 # description: |
 #   Without a memory limit, one container can exhaust the memory of its node, and others are killed. The severity is info if
 #   a LimitRange sets a limit in the pods of a workload; where LimitRanges cannot be read, they count as if there were none.
+# related_resources:
+# - ref: https://kubernetes.io/docs/tasks/configure-pod-container/assign-memory-resource/
 # custom:
 #   id: RES-01
 #   severity: medium
+#   frameworks: {nsa-1.2: [resource-policies]}
 #   lookups: optional
 deny_missing_memory_limit contains result if {
 	some container in data.lib.workload.main_containers
@@ -28,9 +31,12 @@ deny_missing_memory_limit contains result if {
 # description: |
 #   The scheduler considers only requests; a limit serves as the request if there is none. The severity is info if a
 #   LimitRange sets the requests in the pods of a workload; where LimitRanges cannot be read, they count as if there were none.
+# related_resources:
+# - ref: https://kubernetes.io/docs/concepts/configuration/manage-resources-containers/#requests-and-limits
 # custom:
 #   id: RES-02
 #   severity: low
+#   frameworks: {nsa-1.2: [resource-policies]}
 #   lookups: optional
 warn_missing_requests contains result if {
 	some container in data.lib.workload.main_containers

@@ -17,6 +17,7 @@ package secrets
 # custom:
 #   id: SEC-01
 #   severity: high
+#   frameworks: {nsa-1.2: [secrets]}
 deny_literal_secret contains result if {
 	some container in data.lib.workload.containers
 	variable := container.spec.env[i]

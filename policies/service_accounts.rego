@@ -15,6 +15,8 @@ import data.lib.rights
 # description: |
 #   A permission granted to the default ServiceAccount is granted to every pod of the namespace that has its token. Not
 #   reported if that ServiceAccount disables the token; where ServiceAccounts cannot be read, it counts as if it did not.
+# related_resources:
+# - ref: https://kubernetes.io/docs/tasks/configure-pod-container/configure-service-account/#opt-out-of-api-credential-automounting
 # custom:
 #   id: SA-01
 #   severity: low
@@ -28,7 +30,7 @@ warn_default_token contains result if {
 	not accounts.is_static
 	result := data.lib.workload.pod_flaw(
 		"automountServiceAccountToken", accounts.automount(spec),
-		"pod holds a token of the default ServiceAccount: set automountServiceAccountToken: false, or serviceAccountName to an account of its own",
+		"pod has a token of the default ServiceAccount: set automountServiceAccountToken: false or a serviceAccountName",
 	)
 }
 

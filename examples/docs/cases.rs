@@ -12,6 +12,9 @@ use kaudit::{
 };
 use serde_json::Value as Json;
 
+/// The length of a message, in characters.
+const MESSAGE: usize = 120;
+
 /// A manifest with one violation of a rule, and the same without it.
 pub(crate) struct RuleExample {
     pub(crate) violating: Json,
@@ -56,6 +59,9 @@ impl TestedLibrary {
                 "{policy}/{rule} must have one result for its violating example and none for the correct one: {found:?}"
             )
         };
+        let message = result["msg"].as_str().unwrap_or_default();
+        let length = message.chars().count();
+        ensure!(length <= MESSAGE, "the message of {policy}/{rule} has {length} characters, {MESSAGE} are allowed: {message}");
         let beside =
             ["beside_violating", "beside_correct"].map(|which| example[which].as_array().cloned().unwrap_or_default());
         Ok(RuleExample { violating, correct, beside, parameters, result: result.clone() })

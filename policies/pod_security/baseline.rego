@@ -15,6 +15,7 @@ package pod_security.baseline
 # custom:
 #   id: KPS-B01
 #   severity: critical
+#   frameworks: {cis-1.12: ["5.2.11"], nsa-1.2: [privileged], pss: [baseline]}
 deny_host_process contains result if {
 	some owner in data.lib.workload.owners
 	owner.spec.securityContext.windowsOptions.hostProcess == true
@@ -33,6 +34,7 @@ deny_host_process contains result if {
 # custom:
 #   id: KPS-B02
 #   severity: high
+#   frameworks: {cis-1.12: ["5.2.3", "5.2.4", "5.2.5"], nsa-1.2: [host-namespaces], pss: [baseline]}
 deny_host_namespaces contains result if {
 	some field in ["hostNetwork", "hostPID", "hostIPC"]
 	data.lib.workload.spec[field] == true
@@ -51,6 +53,7 @@ deny_host_namespaces contains result if {
 # custom:
 #   id: KPS-B03
 #   severity: critical
+#   frameworks: {cis-1.12: ["5.2.2"], nsa-1.2: [privileged], pss: [baseline]}
 deny_privileged contains result if {
 	some container in data.lib.workload.containers
 	container.spec.securityContext.privileged == true
@@ -69,6 +72,7 @@ deny_privileged contains result if {
 # custom:
 #   id: KPS-B04
 #   severity: high
+#   frameworks: {cis-1.12: ["5.2.9"], nsa-1.2: [capabilities], pss: [baseline]}
 deny_capabilities contains result if {
 	some container in data.lib.workload.containers
 	added := data.lib.pod_security.added(container.spec)
@@ -88,6 +92,7 @@ deny_capabilities contains result if {
 # custom:
 #   id: KPS-B05
 #   severity: high
+#   frameworks: {cis-1.12: ["5.2.12"], nsa-1.2: [host-paths], pss: [baseline]}
 deny_host_path contains result if {
 	volume := data.lib.workload.spec.volumes[i]
 	volume.hostPath != null
@@ -105,6 +110,7 @@ deny_host_path contains result if {
 # custom:
 #   id: KPS-B06
 #   severity: medium
+#   frameworks: {cis-1.12: ["5.2.13"], nsa-1.2: [host-namespaces], pss: [baseline]}
 deny_host_ports contains result if {
 	some container in data.lib.workload.containers
 	port := container.spec.ports[i].hostPort
@@ -124,6 +130,7 @@ deny_host_ports contains result if {
 # custom:
 #   id: KPS-B07
 #   severity: medium
+#   frameworks: {cis-1.12: ["5.7.3"], nsa-1.2: [hardening], pss: [baseline]}
 deny_apparmor contains result if {
 	some result in apparmor_flaws
 }
@@ -167,6 +174,7 @@ confining_annotation(value) if startswith(value, "localhost/")
 # custom:
 #   id: KPS-B08
 #   severity: medium
+#   frameworks: {cis-1.12: ["5.7.3"], nsa-1.2: [hardening], pss: [baseline]}
 deny_selinux contains result if {
 	some owner in data.lib.workload.owners
 	value := owner.spec.securityContext.seLinuxOptions[option]
@@ -193,6 +201,7 @@ selinux_options := {
 # custom:
 #   id: KPS-B09
 #   severity: medium
+#   frameworks: {cis-1.12: ["5.7.3"], pss: [baseline]}
 deny_proc_mount contains result if {
 	some container in data.lib.workload.containers
 	value := container.spec.securityContext.procMount
@@ -213,6 +222,7 @@ deny_proc_mount contains result if {
 # custom:
 #   id: KPS-B10
 #   severity: medium
+#   frameworks: {cis-1.12: ["5.7.2"], nsa-1.2: [hardening], pss: [baseline]}
 deny_seccomp contains result if {
 	some owner in data.lib.workload.owners
 	profile := owner.spec.securityContext.seccompProfile
@@ -234,6 +244,7 @@ deny_seccomp contains result if {
 # custom:
 #   id: KPS-B11
 #   severity: medium
+#   frameworks: {cis-1.12: ["5.7.3"], pss: [baseline]}
 deny_sysctls contains result if {
 	name := data.lib.workload.spec.securityContext.sysctls[i].name
 	not name in safe_sysctls
@@ -266,6 +277,7 @@ safe_sysctls := {
 # custom:
 #   id: KPS-B12
 #   severity: medium
+#   frameworks: {pss: [baseline]}
 deny_probe_hosts contains result if {
 	some handler in addressed_handlers
 	flaw := data.lib.workload.flaw(

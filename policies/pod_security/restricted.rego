@@ -15,6 +15,7 @@ package pod_security.restricted
 # custom:
 #   id: KPS-R01
 #   severity: medium
+#   frameworks: {pss: [restricted]}
 deny_volume_types contains result if {
 	volume := data.lib.workload.spec.volumes[i]
 	source := volume[type]
@@ -48,6 +49,7 @@ volume_fields := {
 # custom:
 #   id: KPS-R02
 #   severity: medium
+#   frameworks: {cis-1.12: ["5.2.6"], nsa-1.2: [privilege-escalation], pss: [restricted]}
 deny_privilege_escalation contains result if {
 	some container in data.lib.workload.containers
 	not container.spec.securityContext.allowPrivilegeEscalation == false
@@ -67,6 +69,7 @@ deny_privilege_escalation contains result if {
 # custom:
 #   id: KPS-R03
 #   severity: medium
+#   frameworks: {cis-1.12: ["5.2.7"], nsa-1.2: [non-root], pss: [restricted]}
 deny_run_as_root contains result if {
 	some owner in possible_roots
 	not data.lib.workload.in_user_namespace
@@ -96,6 +99,7 @@ possible_roots contains container if {
 # custom:
 #   id: KPS-R04
 #   severity: medium
+#   frameworks: {cis-1.12: ["5.2.7"], nsa-1.2: [non-root], pss: [restricted]}
 deny_root_user contains result if {
 	some owner in data.lib.workload.owners
 	owner.spec.securityContext.runAsUser == 0
@@ -114,6 +118,7 @@ deny_root_user contains result if {
 # custom:
 #   id: KPS-R05
 #   severity: medium
+#   frameworks: {cis-1.12: ["5.7.2"], nsa-1.2: [hardening], pss: [restricted]}
 deny_missing_seccomp contains result if {
 	some container in data.lib.workload.containers
 	not is_set(container.spec, "seccompProfile")
@@ -134,6 +139,7 @@ deny_missing_seccomp contains result if {
 # custom:
 #   id: KPS-R06
 #   severity: medium
+#   frameworks: {cis-1.12: ["5.2.8", "5.2.10"], nsa-1.2: [capabilities], pss: [restricted]}
 deny_capabilities contains result if {
 	some result in capability_flaws
 	not data.lib.workload.is_windows
@@ -177,6 +183,7 @@ capability_flaws contains result if {
 # custom:
 #   id: KPS-R07
 #   severity: medium
+#   frameworks: {cis-1.12: ["5.7.3"], pss: [restricted]}
 deny_proc_mount contains result if {
 	data.lib.workload.in_user_namespace
 	some container in data.lib.workload.containers

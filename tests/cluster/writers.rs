@@ -41,7 +41,7 @@ async fn objects_written_through_an_old_version_violate_until_rewritten() {
     let scope = ["--policies=builtin:deprecated_apis", "--exclude=*", "--include=servicecidrs", "--record=none"];
     let kaudit = Running::start(&plane.kubeconfig(), &scope).await;
     kaudit.ready().await;
-    let want = "\"pipeline\" wrote it through networking.k8s.io/v1beta1, which goes with Kubernetes 1.37: use networking.k8s.io/v1";
+    let want = "\"pipeline\" wrote it through networking.k8s.io/v1beta1, which Kubernetes 1.37 no longer serves: use networking.k8s.io/v1";
     let found = || async { (about(&kaudit.status()) == [want]).then_some(()) };
     wait_for("the writer", found).await;
 
