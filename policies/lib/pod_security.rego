@@ -28,5 +28,15 @@ added(container) := {capability |
 }
 
 # METADATA
+# description: What a container adds besides these capabilities, in its order; null if that is nothing.
+without(container, capabilities) := kept if {
+	kept := [capability |
+		capability := container.securityContext.capabilities.add[_]
+		not capability in capabilities
+	]
+	count(kept) > 0
+} else := null
+
+# METADATA
 # description: Values of `procMount` that keep the default masks; null means unset.
 masked_proc_mounts := {null, "Default"}

@@ -129,6 +129,14 @@ pod_flaw(field, value, msg) := {
 # description: The result with the value that its field is to have, for `kaudit check --fix`; null removes the field.
 fixed(flaw, value) := object.union(flaw, {"details": {"fix": value}})
 
+# METADATA
+# description: The result with a JSON patch or merge patch of the object, for `kaudit check --fix`.
+patched(flaw, patch) := object.union(flaw, {"details": {"patch": patch}})
+
+# METADATA
+# description: The JSON pointer to a field of the pod's spec, for patches.
+pointer(field) := sprintf("/%s/%s", [replace(spec_path, ".", "/"), field])
+
 label(owner) := "pod" if owner.list == ""
 
 label(owner) := sprintf("container \"%v\"", [owner.name]) if owner.list == "containers"

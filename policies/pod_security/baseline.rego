@@ -78,10 +78,11 @@ deny_capabilities contains result if {
 	added := data.lib.pod_security.added(container.spec)
 	extra := added - data.lib.pod_security.added_capabilities
 	count(extra) > 0
-	result := data.lib.workload.flaw(
+	flaw := data.lib.workload.flaw(
 		container, "securityContext.capabilities.add", sort(extra),
 		sprintf("adds capabilities beyond the default set: remove %s", [concat(", ", sort(extra))]),
 	)
+	result := data.lib.workload.fixed(flaw, data.lib.pod_security.without(container.spec, extra))
 }
 
 # METADATA
@@ -154,10 +155,11 @@ apparmor_flaws contains result if {
 	is_string(value)
 	not confining_annotation(value)
 	name := trim_prefix(key, "container.apparmor.security.beta.kubernetes.io/")
-	result := {
+	flaw := {
 		"msg": sprintf("container \"%s\" has the AppArmor profile \"%s\" by annotation: use runtime/default or localhost/…", [name, value]),
 		"details": {"container": name, "field": sprintf("%s.annotations[\"%s\"]", [data.lib.workload.metadata_path, key]), "value": value},
 	}
+	result := data.lib.workload.fixed(flaw, "runtime/default")
 }
 
 confining_profiles := {"Localhost", "RuntimeDefault"}
@@ -248,10 +250,12 @@ deny_seccomp contains result if {
 deny_sysctls contains result if {
 	name := data.lib.workload.spec.securityContext.sysctls[i].name
 	not name in safe_sysctls
-	result := data.lib.workload.pod_flaw(
+	flaw := data.lib.workload.pod_flaw(
 		sprintf("securityContext.sysctls[%d].name", [i]), name,
 		sprintf("pod sets the unsafe sysctl \"%v\": remove it from securityContext.sysctls", [name]),
 	)
+	path := data.lib.workload.pointer(sprintf("securityContext/sysctls/%d", [i]))
+	result := data.lib.workload.patched(flaw, [{"op": "remove", "path": path}])
 }
 
 safe_sysctls := {

@@ -136,6 +136,9 @@ test_capabilities_result if {
 	pod := build.pod_with_container(build.context({"capabilities": {"add": ["SYS_TIME", "CHOWN", "NET_ADMIN"]}}))
 	results := data.pod_security.baseline.deny_capabilities with input as pod
 	build.messages(results) == {"container \"web\" adds capabilities beyond the default set: remove NET_ADMIN, SYS_TIME"}
+	[["CHOWN"]] == [result.details.fix | some result in results]
+	none := data.pod_security.baseline.deny_capabilities with input as build.pod_with_container(build.context({"capabilities": {"add": ["BPF"]}}))
+	[null] == [result.details.fix | some result in none]
 }
 
 test_host_path if {
@@ -187,7 +190,7 @@ test_apparmor_annotation if {
 	every value in ["unconfined", "runtime", "Localhost/a"] {
 		pod := object.union(build.pod(build.spec), {"metadata": {"annotations": {"container.apparmor.security.beta.kubernetes.io/web": value}}})
 		results := data.pod_security.baseline.deny_apparmor with input as pod
-		count(results) == 1
+		["runtime/default"] == [result.details.fix | some result in results]
 		template := {"metadata": pod.metadata, "spec": pod.spec}
 		count(data.pod_security.baseline.deny_apparmor) == 1 with input as object.union(build.deployment({}), {"spec": {"template": template}})
 		count(data.pod_security.baseline.deny_apparmor) == 1 with input as object.union(
@@ -278,6 +281,13 @@ test_sysctls if {
 			results := data.pod_security.baseline.deny_sysctls with input as workload
 			build.messages(results) == {sprintf("pod sets the unsafe sysctl \"%s\": remove it from securityContext.sysctls", [name])}
 		}
+	}
+	unsafe := build.context({"sysctls": [{"name": "net.ipv4.tcp_syncookies", "value": "1"}, {"name": "kernel.sem", "value": "1"}]})
+	every workload in build.with_pod(unsafe) {
+		results := data.pod_security.baseline.deny_sysctls with input as workload
+		[patch] := [result.details.patch | some result in results]
+		fixed := json.patch(workload, patch)
+		count(data.pod_security.baseline.deny_sysctls) == 0 with input as fixed
 	}
 	safe := [
 		"kernel.shm_rmid_forced",

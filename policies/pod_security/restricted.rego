@@ -169,10 +169,11 @@ capability_flaws contains result if {
 	# Baseline covers capabilities outside the default set.
 	extra := (added & data.lib.pod_security.added_capabilities) - {"NET_BIND_SERVICE"}
 	count(extra) > 0
-	result := data.lib.workload.flaw(
+	flaw := data.lib.workload.flaw(
 		container, "securityContext.capabilities.add", sort(extra),
 		sprintf("adds capabilities: remove %s", [concat(", ", sort(extra))]),
 	)
+	result := data.lib.workload.fixed(flaw, data.lib.pod_security.without(container.spec, extra))
 }
 
 # METADATA

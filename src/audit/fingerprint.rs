@@ -82,7 +82,8 @@ type Details = Map<String, Value>;
 fn evidence(message: &str, details: Option<&Details>, object: &ObjectRef, owner: Option<&ObjectRef>) -> [String; 2] {
     // A fix is not part of the evidence.
     let without_fix = |details: &Details| -> Details {
-        details.iter().filter(|(key, _)| *key != "fix").map(|(key, value)| (key.clone(), value.clone())).collect()
+        let is_evidence = |key: &str| !["fix", "patch"].contains(&key);
+        details.iter().filter(|(key, _)| is_evidence(key)).map(|(key, value)| (key.clone(), value.clone())).collect()
     };
     let details = details.map(|details| Value::from(without_fix(details)).to_string()).unwrap_or_default();
     match owner {

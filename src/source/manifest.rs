@@ -15,7 +15,9 @@ mod helm;
 mod kinds;
 mod open_list;
 mod parse;
+mod patch;
 mod pool;
+mod text_edits;
 mod yaml;
 
 use std::{
@@ -36,7 +38,8 @@ use self::{
 pub use self::{
     field_lines::FieldLines,
     files::{ManifestFile, download, files, is_stdin},
-    fixes::{FieldFix, FixedDocument, FixedObject, ManifestText},
+    fixes::{FixedDocument, FixedObject, ManifestText},
+    patch::{ObjectPatch, ResultFix},
 };
 use crate::{
     model::{

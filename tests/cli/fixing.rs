@@ -85,3 +85,52 @@ fn only_files_can_be_fixed() {
         );
     }
 }
+
+const PATCHES: &str = r#"
+package q
+
+deny contains {"msg": "a volume for /tmp", "details": {"patch": patch}} if {
+    input.spec.containers
+    not input.spec.volumes
+    patch := [
+        {"op": "test", "path": "/kind", "value": "Pod"},
+        {"op": "add", "path": "/spec/volumes", "value": [{"name": "tmp", "emptyDir": {}}]},
+        {"op": "add", "path": "/spec/containers/0/volumeMounts", "value": [{"name": "tmp", "mountPath": "/tmp"}]},
+    ]
+}
+
+deny contains {"msg": "limits", "details": {"field": "spec.resources", "patch": {"spec": {"resources": {"limits": {"cpu": null}, "requests": {"cpu": "1"}}}}}} if {
+    input.spec.resources.limits.cpu
+}
+
+deny contains {"msg": sprintf("argument %d", [i]), "details": {"patch": [{"op": "remove", "path": sprintf("/spec/args/%d", [i])}]}} if {
+    input.spec.args[i] == "--debug"
+}
+
+deny contains {"msg": "no patch", "details": {"patch": [{"op": "move", "from": "/spec", "path": "/status"}]}} if input.spec.moved
+
+deny contains {"msg": "does not apply", "details": {"patch": [{"op": "remove", "path": "/spec/moved"}, {"op": "remove", "path": "/spec/lost"}]}} if input.spec.moved
+"#;
+
+#[test]
+fn patches_are_applied_completely_or_not_at_all() {
+    let folder = folder(&[
+        ("q/q.rego", PATCHES),
+        (
+            "pod.yaml",
+            "# The shop.\napiVersion: v1\nkind: Pod\nmetadata: {name: shop}\nspec:\n  containers:\n  - name: a # first\n    image: a:1\n  # Last.\n\
+             \x20 restartPolicy: Always\n",
+        ),
+        (
+            "job.yaml",
+            "apiVersion: example.com/v1\nkind: Task\nmetadata: {name: t}\nspec:\n  resources:\n    limits: {cpu: 2, memory: 1Gi} # why\n  args:\n\
+             \x20 - --debug # 1\n  - --port=80\n  - --debug # 2\n  moved: true\n",
+        ),
+    ]);
+    let files = ["pod.yaml", "job.yaml"];
+    assert_cmd_snapshot!("patch_sarif", check(folder.path(), &["-p", "q", "pod.yaml", "-o", "sarif"]));
+    assert_cmd_snapshot!("patch_diff", check(folder.path(), &[&["-p", "q", "--diff"], &files[..]].concat()));
+    assert_cmd_snapshot!("patch_fix", check(folder.path(), &[&["-p", "q", "--fix"], &files[..]].concat()));
+    let texts = files.map(|file| format!("== {file}\n{}", fs::read_to_string(folder.path().join(file)).unwrap()));
+    insta::assert_snapshot!("patch_files", texts.concat());
+}

@@ -9,7 +9,7 @@
 //! - in the details, the index of a path, as an injected container may come before those of the template. Messages name
 //!   what they are about, or say the same of all.
 //!
-//! Details that only one side has are not compared.
+//! Details that only one side has are not compared, nor is `patch`, which contains paths of its own form.
 
 use std::borrow::Cow;
 
@@ -46,8 +46,12 @@ impl OwnerPair<'_> {
             && self.is_same_text(&dependents.message, &owners.message, PathEquality::Exact)
             && match (&dependents.details, &owners.details) {
                 (Some(mine), Some(others)) => {
+                    let is_evidence = |(key, _): &(&String, &Value)| *key != "patch";
                     mine.len() == others.len()
-                        && mine.iter().all(|(key, value)| self.is_same_entry(value, others.get(key), paths))
+                        && mine
+                            .iter()
+                            .filter(is_evidence)
+                            .all(|(key, value)| self.is_same_entry(value, others.get(key), paths))
                 }
                 _ => true,
             }

@@ -13,7 +13,7 @@ use crate::{
     audit::result::{AuditResult, Entry, LineEdit},
     model::object::Location,
     output::{note, print, safe::shown_line, style::count},
-    source::manifest::{FieldFix, FixedDocument, FixedObject, ManifestFile, ManifestText},
+    source::manifest::{FixedDocument, FixedObject, ManifestFile, ManifestText, ObjectPatch, ResultFix},
 };
 
 /// The maximum number of rounds: a fix may lead to another result with a fix.
@@ -64,23 +64,31 @@ impl AppliedFixes {
 
     /// Reports on standard error how much was fixed, and what could not be.
     pub(super) fn report(&self, left: &AuditResult) {
-        let left = count_fixable(left);
-        if self.results > 0 || left == 0 {
+        let unfixed = count_fixable(left);
+        if self.results > 0 || unfixed == 0 {
             note(&format!("fixed {} in {}", count(self.results, "result"), count(self.files.len(), "file")));
         }
         for (file, why) in &self.refused {
             note(&format!("{file} could not be written: {why}"));
         }
-        note_unfixed(left);
+        note_unfixed(left, unfixed);
     }
 }
 
-/// Notes how many results with a fix were not fixed.
-fn note_unfixed(results: usize) {
-    if results > 0 {
-        let results = count(results, "result");
+/// Notes how many results with a fix were not fixed, and which policies have patches that are none.
+fn note_unfixed(result: &AuditResult, unfixed: usize) {
+    let wrong = result.results.iter().filter_map(|entry| {
+        let why = named_fix(entry)?.1.err()?;
+        Some(format!("details.patch of {}/{} is not a patch: {why}", entry.policy, entry.rule))
+    });
+    for wrong in wrong.collect::<BTreeSet<String>>() {
+        note(&shown_line(&wrong));
+    }
+    if unfixed > 0 {
+        let results = count(unfixed, "result");
         note(&format!(
-            "{results} not fixed: standard input, a URL, or a layout in which the field could not be changed"
+            "{results} not fixed: standard input, a URL, a layout in which the field could not be changed, or a patch that \
+             does not apply"
         ));
     }
 }
@@ -99,7 +107,8 @@ pub(super) fn show(result: &AuditResult, files: &[ManifestFile]) -> anyhow::Resu
             write!(out, "{}", diff.unified_diff().header(&format!("a/{file}"), &format!("b/{file}")))
         })
     })?;
-    note_unfixed(count_fixable(result).saturating_sub(changes.iter().map(|change| change.applied).sum()));
+    let applied = changes.iter().map(|change| change.applied).sum();
+    note_unfixed(result, count_fixable(result).saturating_sub(applied));
     Ok(u8::from(!changes.is_empty()))
 }
 
@@ -108,18 +117,22 @@ fn count_fixable(result: &AuditResult) -> usize {
     result.results.iter().filter(|entry| named_fix(entry).is_some()).count()
 }
 
-/// Returns the fix that a violation names, with the location of its object.
-fn named_fix(entry: &Entry) -> Option<(&Location, FieldFix)> {
-    let (location, field) = (entry.location.as_ref()?, entry.field()?.to_owned());
-    let value = entry.details.get("fix").filter(|_| entry.result.is_violation())?.clone();
-    Some((location, FieldFix { field, value }))
+/// Returns the fix that a violation names, with the location of its object, or why its patch is none. A patch takes
+/// precedence over the value of a field.
+fn named_fix(entry: &Entry) -> Option<(&Location, Result<ResultFix, String>)> {
+    let location = entry.location.as_ref().filter(|_| entry.result.is_violation())?;
+    if let Some(patch) = entry.details.get("patch") {
+        return Some((location, ObjectPatch::new(patch).map(ResultFix::Patch)));
+    }
+    let fix = ResultFix::Field(entry.field()?.to_owned(), entry.details.get("fix")?.clone());
+    Some((location, Ok(fix)))
 }
 
 /// Finds how each result would be fixed by itself, for the first [`MOST_EDITS`] results with a fix.
 pub(super) fn find_edits(results: &mut [Entry]) {
     let mut texts: HashMap<Arc<str>, Option<ManifestText>> = HashMap::new();
     for entry in results.iter_mut().filter(|entry| named_fix(entry).is_some()).take(MOST_EDITS) {
-        let Some((location, fix)) = named_fix(entry) else { continue };
+        let Some((location, Ok(fix))) = named_fix(entry) else { continue };
         let text = texts
             .entry(Arc::clone(&location.file))
             .or_insert_with(|| read(&location.file).map(|text| ManifestText::new(&text)));
@@ -134,7 +147,7 @@ fn read(file: &str) -> Option<String> {
     fs::read_to_string(file).ok().filter(|_| Path::new(file).is_file())
 }
 
-fn fixed_object(entry: &Entry, fixes: Vec<FieldFix>) -> FixedObject {
+fn fixed_object(entry: &Entry, fixes: Vec<ResultFix>) -> FixedObject {
     FixedObject { object: Arc::clone(&entry.resource), fixes }
 }
 
@@ -143,7 +156,7 @@ fn changes(result: &AuditResult, given: &[ManifestFile]) -> Vec<FileChange> {
     let given: BTreeSet<&Path> = given.iter().map(|file| &*file.path).collect();
     let mut files: BTreeMap<&Arc<str>, BTreeMap<usize, FixedObject>> = BTreeMap::new();
     for entry in &result.results {
-        let Some((location, fix)) = named_fix(entry) else { continue };
+        let Some((location, Ok(fix))) = named_fix(entry) else { continue };
         let objects = files.entry(&location.file).or_default();
         objects.entry(location.line).or_insert_with(|| fixed_object(entry, Vec::new())).fixes.push(fix);
     }

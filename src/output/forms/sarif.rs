@@ -233,9 +233,10 @@ fn location(entry: &Entry, anchor: &Anchor) -> Value {
 
 fn fix(entry: &Entry, edit: &LineEdit, anchor: &Anchor) -> Value {
     let field = entry.field().unwrap_or_default();
-    let description = match entry.details.get("fix") {
-        None | Some(Value::Null) => format!("remove {field}"),
-        Some(value) => format!("set {field} to {value}"),
+    let description = match (entry.details.get("patch"), entry.details.get("fix")) {
+        (Some(_), _) => format!("change {}", if field.is_empty() { "the object" } else { field }),
+        (None, None | Some(Value::Null)) => format!("remove {field}"),
+        (None, Some(value)) => format!("set {field} to {value}"),
     };
     let LineEdit { lines, text: inserted } = edit;
     json!({

@@ -1,29 +1,19 @@
 //! Sets fields of objects in the text of a manifest, and preserves its comments and layout.
 
-use std::{borrow::Cow, collections::BTreeMap, ops::Range, sync::Arc};
+use std::{cmp::Reverse, collections::BTreeMap, ops::Range, sync::Arc};
 
 use serde::de::IgnoredAny;
-use serde_json::{Map, Value};
+use serde_json::Value;
 
-use super::field_lines::{FieldLines, LocatedChild, LocatedNode, ObjectPlace, keys};
-use crate::{
-    model::object::ObjectRef,
-    rego::analysis::yaml::{self, YamlDialect},
+use super::{
+    field_lines::{FieldLines, ObjectPlace},
+    patch::{ResultFix, ValueChange, at},
+    text_edits::{DocumentText, Edit, edit, parse},
 };
+use crate::model::object::ObjectRef;
 
-/// The indentation of a nested mapping.
-const INDENT: usize = 2;
 /// The byte order mark.
 const MARK: &str = "\u{feff}";
-
-/// A field of an object and its new value.
-#[derive(Debug, Clone, PartialEq)]
-pub struct FieldFix {
-    /// Written as in `spec.containers[0].image`, other keys as in `labels["example.com/a"]`.
-    pub field: String,
-    /// Null removes the field.
-    pub value: Value,
-}
 
 /// An object of a file and its fixes.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -31,7 +21,7 @@ pub struct FixedObject {
     /// The object.
     pub object: Arc<ObjectRef>,
     /// In any order.
-    pub fixes: Vec<FieldFix>,
+    pub fixes: Vec<ResultFix>,
 }
 
 /// The text of a file of manifests, to be fixed.
@@ -63,8 +53,8 @@ impl ManifestText {
     }
 
     /// Returns the text with the fixes of objects, each identified by its first line, and how many fixes were applied.
-    /// The text is unchanged where a fix cannot be applied: it is not plain YAML, the parent of the field is missing,
-    /// or another fix sets the same field to another value.
+    /// A fix is applied completely or not at all. It is not applied if the text is not plain YAML, if it does not apply to
+    /// the object, or if another fix sets the same field to another value or moves the item of a list that it changes.
     pub fn fixed(&self, mut objects: BTreeMap<usize, FixedObject>) -> (String, usize) {
         let (mut new, mut applied) = (self.text.clone(), 0);
         // From the end, so that earlier lines keep their numbers.
@@ -103,7 +93,7 @@ fn fix_in(text: &str, place: &ObjectPlace, object: &FixedObject) -> Option<(Rang
     if !document.holds(&place.keys, &object.object) {
         return None;
     }
-    let applied = object.fixes.iter().filter(|fix| document.apply(&place.keys, fix)).count();
+    let applied = document.apply_all(&place.keys, &object.fixes);
     Some((range, document.text, applied))
 }
 
@@ -125,21 +115,18 @@ struct EditedDocument {
     text: String,
     is_json: bool,
     value: Value,
-    /// The fixes applied before.
-    fixed: Vec<FieldFix>,
+    /// The changes of the object made before, and whether they shift items of a list.
+    made: Vec<(ValueChange, bool)>,
 }
 
 impl EditedDocument {
     fn new(text: &str) -> Option<Self> {
-        Some(Self { text: text.to_owned(), is_json: is_json(text), value: parse(text)?, fixed: Vec::new() })
+        Some(Self { text: text.to_owned(), is_json: is_json(text), value: parse(text)?, made: Vec::new() })
     }
 
     /// Whether the document contains this object at this position: the location of a rendered object is its template.
     fn holds(&self, place: &[String], object: &ObjectRef) -> bool {
-        let found = place.iter().try_fold(&self.value, |value, key| match value {
-            Value::Array(items) => items.get(key.parse::<usize>().ok()?),
-            _ => value.get(key),
-        });
+        let found = at(&self.value, place);
         // Items of a PodList need not have a kind.
         let is_kind = |kind: &Value| kind == &*object.kind || kind.is_null() && !place.is_empty();
         // Objects with generateName have no name.
@@ -147,28 +134,56 @@ impl EditedDocument {
         found.is_some_and(|found| is_kind(&found["kind"]) && is_named(&found["metadata"]["name"]))
     }
 
-    /// Applies a fix; returns whether the field has its new value.
-    fn apply(&mut self, object: &[String], fix: &FieldFix) -> bool {
-        if let Some(known) = self.fixed.iter().find(|known| known.field == fix.field) {
-            return known.value == fix.value;
+    /// Applies fixes of the object at a place; returns how many were applied.
+    fn apply_all(&mut self, place: &[String], fixes: &[ResultFix]) -> usize {
+        let Some(object) = at(&self.value, place).cloned() else { return 0 };
+        // All fixes are for the object as it was evaluated.
+        let mut fixes: Vec<Vec<ValueChange>> = fixes.iter().filter_map(|fix| fix.changes(&object)).collect();
+        // Changes of the number of items come last and from the end, so that earlier items keep their indexes.
+        fixes.sort_by_cached_key(|changes| {
+            let shift = changes.iter().find(|change| change.shifts_items(&object));
+            shift.map(|change| Reverse(change.order()))
+        });
+        fixes.retain(|changes| self.apply(place, changes));
+        fixes.len()
+    }
+
+    /// Makes the changes of one fix; returns whether all of them are made. Otherwise nothing changes.
+    fn apply(&mut self, place: &[String], changes: &[ValueChange]) -> bool {
+        let (text, value, earlier) = (self.text.clone(), self.value.clone(), self.made.clone());
+        let is_done = |change: &ValueChange| earlier.iter().any(|(known, _)| known == change);
+        let undoes = |change: &ValueChange, (known, shifts): &(ValueChange, bool)| {
+            known.path.starts_with(&change.path) || *shifts && known.moves(change)
+        };
+        let is_made = changes.iter().all(|change| {
+            is_done(change) || !earlier.iter().any(|known| undoes(change, known)) && self.make(place, change)
+        });
+        if !is_made {
+            (self.text, self.value, self.made) = (text, value, earlier);
         }
-        let field = keys(&fix.field).into_iter().map(|key| key.0);
-        let path: Vec<&str> = object.iter().map(String::as_str).chain(field).collect();
-        let Some(wanted) = with_field(&self.value, &path, &fix.value) else { return false };
+        is_made
+    }
+
+    /// Makes one change; returns whether the text has it.
+    fn make(&mut self, place: &[String], ValueChange { path, change }: &ValueChange) -> bool {
+        let own = ValueChange { path: place.iter().chain(path).cloned().collect(), change: change.clone() };
+        let Some(wanted) = own.applied_to(&self.value) else { return false };
+        let shifts = own.shifts_items(&self.value);
         if wanted != self.value {
             // The edited text is parsed again, so that an unusual layout cannot change anything else.
-            let edited = self.edited(&path, &fix.value).filter(|text| parse(text).as_ref() == Some(&wanted));
+            let edited = self.edited(&own).filter(|text| parse(text).as_ref() == Some(&wanted));
             let Some(text) = edited else { return false };
             (self.text, self.value) = (text, wanted);
         }
-        self.fixed.push(fix.clone());
+        self.made.push((ValueChange { path: path.clone(), change: change.clone() }, shifts));
         true
     }
 
-    fn edited(&self, path: &[&str], field: &Value) -> Option<String> {
+    fn edited(&self, ValueChange { path, change }: &ValueChange) -> Option<String> {
         let text = DocumentText { text: &self.text, is_json: self.is_json };
         let lines = FieldLines::parse(self.text.as_bytes())?;
-        let Edit { place, text: mut new } = edit(&text, lines.root()?, path, field)?;
+        let path: Vec<&str> = path.iter().map(String::as_str).collect();
+        let Edit { place, text: mut new } = edit(&text, lines.root()?, &path, change)?;
         if self.text.contains("\r\n") {
             new = new.replace('\n', "\r\n");
         }
@@ -181,195 +196,13 @@ fn is_json(text: &str) -> bool {
     serde_json::from_str::<IgnoredAny>(text).is_ok()
 }
 
-fn parse(text: &str) -> Option<Value> {
-    let text = if text.ends_with('\n') { Cow::Borrowed(text) } else { format!("{text}\n").into() };
-    Some(yaml::first(&text, YamlDialect::Kubectl).ok()??.root.json()).filter(|value| !value.is_null())
-}
-
-/// Returns a value with a field set; `None` if its parent cannot have such a field.
-fn with_field(value: &Value, path: &[&str], field: &Value) -> Option<Value> {
-    let Some((key, rest)) = path.split_first() else { return Some(field.clone()) };
-    match value {
-        Value::Array(items) => {
-            let index: usize = key.parse().ok()?;
-            let mut items = items.clone();
-            let item = items.get_mut(index)?;
-            *item = with_field(item, rest, field)?;
-            Some(items.into())
-        }
-        // A missing list is not created.
-        Value::Object(_) | Value::Null if value.is_object() || key.parse::<usize>().is_err() => {
-            let mut members = value.as_object().cloned().unwrap_or_default();
-            if field.is_null() && (rest.is_empty() || !members.contains_key(*key)) {
-                members.remove(*key);
-            } else {
-                let member = with_field(members.get(*key).unwrap_or(&Value::Null), rest, field)?;
-                members.insert((*key).to_owned(), member);
-            }
-            Some(members.into())
-        }
-        _ => None,
-    }
-}
-
-/// The text of a document; offsets are in bytes.
-struct DocumentText<'t> {
-    text: &'t str,
-    /// It is JSON, and must remain JSON.
-    is_json: bool,
-}
-
-impl DocumentText<'_> {
-    /// Returns the offset of the next `byte`.
-    fn find(&self, from: usize, byte: u8) -> Option<usize> {
-        Some(from + memchr::memchr(byte, self.text.as_bytes().get(from..)?)?)
-    }
-
-    /// Whether the byte before an offset ends a line.
-    fn is_line_end(&self, place: usize) -> bool {
-        place.checked_sub(1).is_some_and(|last| self.text.as_bytes().get(last) == Some(&b'\n'))
-    }
-
-    /// Writes a value in one line.
-    fn flow(&self, value: &Value) -> String {
-        if self.is_json { value.to_string() } else { flow(value) }
-    }
-}
-
-/// A replacement of some bytes.
-struct Edit {
-    place: Range<usize>,
-    text: String,
-}
-
-/// Returns the edit that sets a field; `None` if it cannot be set in this text.
-fn edit(text: &DocumentText<'_>, root: &LocatedNode, path: &[&str], field: &Value) -> Option<Edit> {
-    let (mut node, mut above) = (root, None);
-    for (depth, key) in path.iter().enumerate() {
-        let (is_last, rest) = (depth + 1 == path.len(), &path[depth + 1..]);
-        match node.child(key) {
-            Some(child) if is_last && field.is_null() => return remove(text, node, child, above),
-            Some(child) if is_last || child.node.children.is_empty() => {
-                return Some(replace(text, node, child, &nested(rest, field)));
-            }
-            Some(child) => (node, above) = (&child.node, Some((node, child))),
-            None => return add(text, node, key, &nested(rest, field)),
-        }
-    }
-    None
-}
-
-/// Returns a value nested below these keys.
-fn nested(keys: &[&str], value: &Value) -> Value {
-    keys.iter().rev().fold(value.clone(), |value, key| Value::Object(Map::from_iter([((*key).to_owned(), value)])))
-}
-
-/// Returns the edit that replaces the value of a key.
-fn replace(text: &DocumentText<'_>, node: &LocatedNode, child: &LocatedChild, value: &Value) -> Edit {
-    let colon = text.find(child.key_place.end, b':').map_or(child.key_place.end, |at| at + 1);
-    let old = &child.node.place;
-    let is_collection = value.as_object().is_some_and(|members| !members.is_empty());
-    let in_block_mapping = node.form.is_block() && node.form.is_mapping();
-    // Collections in block style begin on the line after the colon.
-    if in_block_mapping && (is_collection || child.node.form.is_block() || old.is_empty()) {
-        return Edit { place: colon..old.end.max(colon), text: block(value, child.column + INDENT) };
-    }
-    if old.is_empty() && node.form.is_mapping() {
-        return Edit { place: colon..colon, text: format!(" {}", text.flow(value)) };
-    }
-    let space = if old.is_empty() { " " } else { "" };
-    Edit { place: old.clone(), text: format!("{space}{}", text.flow(value)) }
-}
-
-/// Returns the edit that adds a key to a mapping; `None` if the node is not a mapping.
-fn add(text: &DocumentText<'_>, node: &LocatedNode, key: &str, value: &Value) -> Option<Edit> {
-    if !node.form.is_mapping() {
-        return None;
-    }
-    let end = node.children.last().map(LocatedChild::end);
-    if !node.form.is_block() {
-        let member = format!("{}: {}", text.flow(&key.into()), text.flow(value));
-        let at = end.unwrap_or(node.place.start + 1);
-        return Some(Edit { place: at..at, text: if end.is_some() { format!(", {member}") } else { member } });
-    }
-    let (column, end) = (node.children.first()?.column, end?);
-    // After the line of the last value, with its trailing comment.
-    let at = if text.is_line_end(end) { end } else { next_line(text, end) };
-    let line = format!("{}{}:{}\n", " ".repeat(column), flow(&key.into()), block(value, column + INDENT));
-    let is_own_line = at == 0 || text.is_line_end(at);
-    Some(Edit { place: at..at, text: if is_own_line { line } else { format!("\n{}", line.trim_end()) } })
-}
-
-/// Returns the edit that removes a key; the last key of a mapping leaves `{}`.
-fn remove(
-    text: &DocumentText<'_>,
-    node: &LocatedNode,
-    child: &LocatedChild,
-    above: Option<(&LocatedNode, &LocatedChild)>,
-) -> Option<Edit> {
-    let position = node.children.iter().position(|other| std::ptr::eq(other, child))?;
-    if node.children.len() == 1 {
-        let (parent, own) = above?;
-        return Some(replace(text, parent, own, &Value::Object(Map::new())));
-    }
-    let (begin, end) = (child.key_place.start, child.end());
-    let line = begin.saturating_sub(child.column);
-    let in_block_mapping = node.form.is_block() && node.form.is_mapping();
-    let place = if in_block_mapping
-        && text.text.get(line..begin).is_some_and(|indent| indent.bytes().all(|byte| byte == b' '))
-    {
-        // A block scalar includes its last line break.
-        line..if text.is_line_end(end) { end } else { next_line(text, end) }
-    } else if let Some(next) = node.children.get(position + 1) {
-        begin..next.key_place.start
-    } else {
-        node.children[position.checked_sub(1)?].node.place.end..end
-    };
-    Some(Edit { place, text: String::new() })
-}
-
-/// Returns the offset of the next line, or the end of the text.
-fn next_line(text: &DocumentText<'_>, from: usize) -> usize {
-    text.find(from, b'\n').map_or(text.text.len(), |at| at + 1)
-}
-
-/// Writes the value after a colon: a mapping in block style, indented to a column, other values in one line.
-fn block(value: &Value, column: usize) -> String {
-    match value {
-        Value::Object(members) if !members.is_empty() => members.iter().fold(String::new(), |lines, (key, value)| {
-            format!("{lines}\n{}{}:{}", " ".repeat(column), flow(&key.as_str().into()), block(value, column + INDENT))
-        }),
-        _ => format!(" {}", flow(value)),
-    }
-}
-
-/// Writes a value in one line, with quotes only where a string needs them.
-fn flow(value: &Value) -> String {
-    let list = |items: Vec<String>| items.join(", ");
-    match value {
-        Value::String(text) if is_plain(text) => text.clone(),
-        Value::Array(items) => format!("[{}]", list(items.iter().map(flow).collect())),
-        Value::Object(members) => {
-            let member = |(key, value): (&String, &Value)| format!("{}: {}", flow(&key.as_str().into()), flow(value));
-            format!("{{{}}}", list(members.iter().map(member).collect()))
-        }
-        _ => value.to_string(),
-    }
-}
-
-/// Whether a string needs no quotes.
-fn is_plain(text: &str) -> bool {
-    let is_simple = |character: char| character.is_ascii_alphanumeric() || "-_./".contains(character);
-    text.starts_with(|first: char| first.is_ascii_alphabetic())
-        && text.chars().all(is_simple)
-        && parse(text).is_some_and(|value| value == text)
-}
-
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
     use serde_json::json;
 
     use super::*;
+    use crate::source::manifest::patch::ObjectPatch;
 
     const TEXT: &str = "\
 # The shop.
@@ -404,7 +237,7 @@ items:
     }
 
     fn object<const N: usize>(kind: &str, name: &str, fixes: [(&str, Value); N]) -> FixedObject {
-        let fixes = fixes.map(|(field, value)| FieldFix { field: field.to_owned(), value }).into();
+        let fixes = fixes.map(|(field, value)| ResultFix::Field(field.to_owned(), value)).into();
         let object = ObjectRef { kind: kind.to_owned(), name: name.into(), ..ObjectRef::default() };
         FixedObject { object: Arc::new(object), fixes }
     }
@@ -463,6 +296,149 @@ items:
         for odd in ["{{ .Values.a }}", "a: [", "\t", "", "kind: Pod\na: &a {}\nb: *a\n"] {
             let fixes = BTreeMap::from([(1, object("Pod", "", [("a.b", json!(1))]))]);
             assert_eq!(fixed(odd, fixes), (odd.to_owned(), 0));
+        }
+    }
+
+    fn patch(value: &Value) -> ResultFix {
+        ResultFix::Patch(ObjectPatch::new(value).unwrap())
+    }
+
+    fn patched(text: &str, patches: impl IntoIterator<Item = Value>) -> (String, usize) {
+        let object = ObjectRef { kind: "Pod".to_owned(), name: "shop".into(), ..ObjectRef::default() };
+        let fixes = patches.into_iter().map(|value| patch(&value)).collect();
+        let line = 1 + text.lines().take_while(|line| line.starts_with('#')).count();
+        fixed(text, BTreeMap::from([(line, FixedObject { object: Arc::new(object), fixes })]))
+    }
+
+    #[test]
+    fn patches_change_several_fields_and_items_of_lists() {
+        let volume = json!({"name": "tmp", "emptyDir": {"medium": "Memory"}});
+        let operations = json!([
+            {"op": "test", "path": "/spec/hostPID", "value": true},
+            {"op": "remove", "path": "/spec/hostPID"},
+            {"op": "add", "path": "/spec/volumes", "value": [volume]},
+            {"op": "add", "path": "/spec/containers/1", "value": {"name": "x", "image": "x:1"}},
+            {"op": "remove", "path": "/spec/containers/0"},
+            {"op": "add", "path": "/spec/containers/-", "value": {"name": "last", "args": []}},
+            {"op": "add", "path": "/spec/containers/3/args/-", "value": "a b"},
+            {"op": "replace", "path": "/spec/containers/0/image", "value": "x:2"},
+        ]);
+        let text = TEXT.split("---").next().unwrap();
+        let (new, applied) = patched(text, [operations]);
+        assert_eq!(applied, 1);
+        insta::assert_snapshot!("json_patch", new);
+        let merge = json!({"metadata": {"labels": {"app": "shop", "none": null}}, "spec": {"hostPID": null, "containers": null, "os": {"name": "linux"}}});
+        let (new, applied) = patched(text, [merge]);
+        assert_eq!(applied, 1);
+        insta::assert_snapshot!("merge_patch", new);
+    }
+
+    #[test]
+    fn patches_of_one_object_are_applied_together_or_not_at_all() {
+        let text = "kind: Pod\nmetadata: {name: shop}\na:\n# One.\n- b: 0 # zero\n- b: 1 # one\n- b: 2\nc: {}\n";
+        let remove = |index: usize| json!([{"op": "remove", "path": format!("/a/{index}")}]);
+        let both = "kind: Pod\nmetadata: {name: shop}\na:\n# One.\n- b: 1 # one\nc: {}\n";
+        assert_eq!(patched(text, [remove(0), remove(2)]), (both.to_owned(), 2));
+        assert_eq!(patched(text, [remove(2), remove(0), remove(2)]), (both.to_owned(), 3), "the same twice");
+        // The item has another index after the first patch, so the second one has to wait.
+        let insert = json!([{"op": "add", "path": "/a/1", "value": {"b": 9}}]);
+        let (new, applied) = patched(
+            text,
+            [insert.clone(), json!([{"op": "remove", "path": "/a/0"}, {"op": "remove", "path": "/a/1"}])],
+        );
+        assert_eq!((new.contains("- b: 9\n"), new.contains("b: 2"), applied), (true, true, 1), "{new}");
+        // Values in items are set before the items move.
+        let (new, applied) = patched(text, [insert, json!([{"op": "replace", "path": "/a/2/b", "value": 8}])]);
+        assert!(applied == 2 && new.ends_with("- b: 0 # zero\n- b: 9\n- b: 1 # one\n- b: 8\nc: {}\n"), "{new}");
+        let all = json!([{"op": "remove", "path": "/a/0"}, {"op": "remove", "path": "/a/0"}, {"op": "remove", "path": "/a/0"}]);
+        assert_eq!(patched(text, [all]).0, "kind: Pod\nmetadata: {name: shop}\na: []\nc: {}\n");
+        for half in [
+            json!([{"op": "remove", "path": "/a/0"}, {"op": "remove", "path": "/d"}]),
+            json!([{"op": "add", "path": "/c/d", "value": 1}, {"op": "test", "path": "/c/d", "value": 2}]),
+            json!([{"op": "replace", "path": "", "value": {}}, {"op": "remove", "path": "/c"}]),
+        ] {
+            assert_eq!(patched(text, [half.clone()]), (text.to_owned(), 0), "{half}");
+        }
+        let anchors = "kind: Pod\nmetadata: {name: shop}\na: &a\n- b: 0\n- *a\n";
+        assert_eq!(patched(anchors, [remove(0)]), (anchors.to_owned(), 0));
+        let (set, field) = (json!({"c": {"d": 1}}), json!([{"op": "replace", "path": "/c", "value": {"e": 2}}]));
+        assert_eq!(patched(text, [set, field]).1, 1, "the second would undo the first");
+    }
+
+    /// A value with few keys, so that patches find them.
+    fn tree() -> impl Strategy<Value = Value> {
+        let leaf = prop_oneof![
+            Just(json!(null)),
+            Just(json!(1)),
+            Just(json!("x y")),
+            Just(json!("0o7")),
+            Just(json!({})),
+            Just(json!([]))
+        ];
+        leaf.prop_recursive(4, 24, 4, |inner| {
+            prop_oneof![
+                prop::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
+                prop::collection::btree_map("[a-c]", inner, 0..4)
+                    .prop_map(|members| Value::Object(members.into_iter().collect())),
+            ]
+        })
+    }
+
+    /// All paths below a value, and some that do not exist.
+    fn paths(value: &Value, own: &str, all: &mut Vec<String>) {
+        match value {
+            Value::Object(members) => {
+                all.push(format!("{own}/new"));
+                members.iter().for_each(|(key, value)| {
+                    all.push(format!("{own}/{key}"));
+                    paths(value, &format!("{own}/{key}"), all);
+                });
+            }
+            Value::Array(items) => {
+                all.push(format!("{own}/-"));
+                all.push(format!("{own}/{}", items.len()));
+                items.iter().enumerate().for_each(|(index, value)| {
+                    all.push(format!("{own}/{index}"));
+                    paths(value, &format!("{own}/{index}"), all);
+                });
+            }
+            _ => {}
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 256, ..ProptestConfig::default() })]
+
+        #[test]
+        fn a_patch_of_the_text_equals_the_patch_of_the_value(
+            spec in tree(), merged in tree(),
+            operations in prop::collection::vec((0..3_usize, any::<prop::sample::Index>(), tree()), 1..4),
+        ) {
+            let object = json!({"kind": "Pod", "metadata": {"name": "shop"}, "spec": {"a": spec}});
+            let mut all = Vec::new();
+            paths(&object["spec"], "/spec", &mut all);
+            let operations = operations.iter().map(|(operation, path, value)| {
+                let operation = ["add", "remove", "replace"][*operation];
+                json!({"op": operation, "path": path.get(&all), "value": value})
+            });
+            for value in [operations.collect::<Value>(), json!({"spec": {"a": merged}})] {
+                let mut wanted = object.clone();
+                let is_applicable = match ObjectPatch::new(&value).unwrap() {
+                    ObjectPatch::Json(patch) => json_patch::patch(&mut wanted, &patch).is_ok(),
+                    ObjectPatch::Merge(_) => {
+                        json_patch::merge(&mut wanted, &value);
+                        true
+                    }
+                };
+                let block = serde_saphyr::to_string(&object).unwrap();
+                let pretty = serde_json::to_string_pretty(&object).unwrap();
+                for text in [block, pretty, object.to_string()] {
+                    let (new, applied) = patched(&text, [value.clone()]);
+                    prop_assert_eq!(applied, usize::from(is_applicable), "{}\n{}", value, text);
+                    prop_assert_eq!(parse(&new).unwrap(), if is_applicable { &wanted } else { &object }.clone());
+                    prop_assert!(is_applicable || new == text);
+                }
+            }
         }
     }
 }
