@@ -19,6 +19,7 @@ mod entrypoints;
 pub mod evaluate;
 pub mod excusable;
 pub mod files;
+pub mod frameworks;
 pub mod inventory;
 mod kinds;
 pub(crate) mod last_good;

@@ -10,6 +10,8 @@ mod draft;
 mod exit;
 mod format;
 mod forms;
+mod framework_list;
+mod framework_table;
 mod json;
 mod names;
 mod notes;

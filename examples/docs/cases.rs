@@ -61,7 +61,10 @@ impl TestedLibrary {
         };
         let message = result["msg"].as_str().unwrap_or_default();
         let length = message.chars().count();
-        ensure!(length <= MESSAGE, "the message of {policy}/{rule} has {length} characters, {MESSAGE} are allowed: {message}");
+        ensure!(
+            length <= MESSAGE,
+            "the message of {policy}/{rule} has {length} characters, {MESSAGE} are allowed: {message}"
+        );
         let beside =
             ["beside_violating", "beside_correct"].map(|which| example[which].as_array().cloned().unwrap_or_default());
         Ok(RuleExample { violating, correct, beside, parameters, result: result.clone() })

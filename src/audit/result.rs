@@ -377,6 +377,9 @@ pub struct About {
     /// `related_resources`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub links: Vec<RelatedResource>,
+    /// `custom.frameworks`: the controls that the rule serves, by framework.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub frameworks: BTreeMap<Arc<str>, Vec<Arc<str>>>,
     /// `custom.recommended_action`: how to fix the violation, in Trivy's checks.
     #[serde(rename = "recommendedAction", default, skip_serializing_if = "Option::is_none")]
     pub recommended_action: Option<Arc<str>>,
@@ -386,6 +389,14 @@ pub struct About {
     /// `custom.avd_id` and `custom.aliases`: other ids by which exceptions of Trivy and its documentation know it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub aliases: Vec<Arc<str>>,
+}
+
+impl About {
+    /// Returns the controls that the rule serves, for example `cis-1.12: 5.1.1, 5.1.3; nsa-1.2: rbac`.
+    pub fn served_controls(&self) -> String {
+        let controls = self.frameworks.iter().map(|(name, controls)| format!("{name}: {}", controls.join(", ")));
+        controls.collect::<Vec<_>>().join("; ")
+    }
 }
 
 impl From<&Metadata> for About {
@@ -405,6 +416,7 @@ impl From<&Metadata> for About {
             id,
             category,
             links: related_resources,
+            frameworks: metadata.frameworks(),
             recommended_action: named(&["recommended_action", "recommended_actions"]),
             long_id: named(&["long_id"]),
             aliases,

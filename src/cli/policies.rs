@@ -47,7 +47,8 @@ pub struct PolicyArgs {
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Policies")]
 pub struct ReadingArgs {
-    /// Use only the controls of this framework from a library in Kubescape's layout; repeatable
+    /// Use only the rules of this framework: cis, nsa, pss, pss:baseline, another that METADATA custom.frameworks names, or a
+    /// framework of a library in Kubescape's layout; :CONTROL selects a single control; repeatable
     #[arg(long, env = "KAUDIT_FRAMEWORK", value_name = "NAME", value_delimiter = ',')]
     pub framework: Vec<String>,
 
@@ -174,6 +175,8 @@ EXAMPLES:
   The library inside kaudit, and one part of it
     kaudit policies builtin
     kaudit policies builtin:pod_security.baseline
+  The controls of the CIS Benchmark, and the rules that cover them
+    kaudit policies builtin --framework cis
   The names of all rules and their locations
     kaudit policies policies more -o json | jq '.policies[].rules[]'";
 

@@ -133,7 +133,7 @@ mod tests {
                 let name = path.strip_prefix(root).unwrap().to_str().unwrap().to_owned();
                 if path.is_dir() {
                     below(&path, root, found);
-                } else if name != "README.md" && !name.ends_with("_test.rego") {
+                } else if path.extension().is_some_and(|end| end == "rego") && !name.ends_with("_test.rego") {
                     found.insert(name);
                 }
             }

@@ -20,6 +20,7 @@ use super::{
         trivy::{self, Sorted},
     },
     entrypoints::CompilePurpose,
+    frameworks,
     kinds::KindIndex,
     lint,
     load_options::LoadOptions,
@@ -29,7 +30,7 @@ use super::{
     profile::Profile,
     reads::TOKEN_VOLUME,
     rule::Rule,
-    rule_settings::{RuleSelection, SourceSelection},
+    rule_settings::RuleSelection,
     set::PolicySet,
     sharing::{Sharing, plan::Plans},
     sources::FileSource,
@@ -149,9 +150,9 @@ fn load(
     let package_owners = ownership::refuse_packages(&mut owners, before, &mut problems);
     let missing = owners.iter_mut().map(|owner| std::mem::take(&mut owner.missing)).collect();
     let owners = SourcePackages::new(&owners);
-    let selection = RuleSelection::new(options.rules.clone(), options.profile);
+    let selection = RuleSelection::new(options);
     let compiled = compile_all(&owners, missing, (options, point, &selection), &mut problems);
-    if problems.iter().any(kubescape::is_unknown_framework) {
+    if problems.iter().any(frameworks::is_unknown) {
         return Err(LoadError::new(problems));
     }
     let CompiledSources { units, mut policies, unjudged, left_out, config } = compiled;
@@ -227,7 +228,7 @@ fn compile_all(
         sorted.iter_mut().map(|source| std::mem::take(&mut source.data)).collect();
     let unparsed: Vec<Vec<&File>> = sorted.iter_mut().map(|source| std::mem::take(&mut source.unparsed)).collect();
     let mut imported = BTreeSet::new();
-    let mut frameworks = UnknownFrameworks::default();
+    let mut frameworks = BTreeSet::new();
     for (number, source) in sorted.into_iter().enumerate() {
         let SortedSource { modules, kubescape, mut missing, .. } = source;
         for (_, files) in unparsed.iter().enumerate().filter(|(owner, _)| owners.depends_on_data(number, *owner)) {
@@ -255,17 +256,19 @@ fn compile_all(
             let set = parameters::set(unit, &data, &given);
             problems.extend(set.err().map(|why| Problem::refused(&"rules".into(), why.to_string())));
         }
-        let found = &mut Vec::new();
-        let mut of_kubescape = controls::load(&kubescape, &options.frameworks, limits, found);
-        retain_bound(selection, &mut of_kubescape.policies, &mut of_kubescape.units);
-        problems.extend(frameworks.take(found));
+        frameworks.extend(kubescape.framework_names(&options.frameworks));
+        let mut of_kubescape = controls::load(&kubescape, &options.frameworks, limits, problems);
+        // Its controls are chosen by the library's own frameworks.
+        let own = selection.of_source(false);
+        let is_on = |policy: &_, rule: &Rule| own.is_on(policy, &rule.name, &rule.metadata);
+        retain_bound(is_on, &mut of_kubescape.policies, &mut of_kubescape.units);
         compiled.add(policies, units);
         compiled.add_kubescape(of_kubescape, problems);
     }
-    problems.extend(frameworks.of_all(owners.all.len()));
     // A package that another source imports is used.
     problems.retain(|problem| !(lint::is_unused_package(problem) && imported.contains(&problem.file)));
     compiled.add_templates(templates::load(gatekeeper, limits, point, problems), selection);
+    problems.extend(selection.unknown_frameworks(&frameworks));
     compiled.sort();
     compiled
 }
@@ -324,7 +327,9 @@ impl CompiledSources {
     }
 
     fn add_templates(&mut self, mut templates: templates::LoadedTemplates, selection: &RuleSelection) {
-        retain_bound(selection, &mut templates.policies, &mut templates.units);
+        let of_templates = selection.of_source(false);
+        let is_on = |policy: &_, rule: &Rule| of_templates.takes(policy, &rule.name, &rule.metadata);
+        retain_bound(is_on, &mut templates.policies, &mut templates.units);
         self.add(templates.policies, templates.units);
         self.unjudged.extend(templates.unjudged);
         self.config = templates.config;
@@ -354,33 +359,8 @@ impl CompiledSources {
     }
 }
 
-/// Problems of frameworks that a source does not define; they are reported only if no source defines them.
-#[derive(Default)]
-struct UnknownFrameworks(BTreeMap<Arc<str>, Vec<Problem>>);
-
-impl UnknownFrameworks {
-    /// Collects the problems of unknown frameworks and returns the others.
-    fn take(&mut self, problems: &mut Vec<Problem>) -> Vec<Problem> {
-        let (frameworks, others) = problems.drain(..).partition(kubescape::is_unknown_framework);
-        let frameworks: Vec<Problem> = frameworks;
-        for problem in frameworks {
-            self.0.entry(Arc::clone(&problem.file)).or_default().push(problem);
-        }
-        others
-    }
-
-    /// Returns the problems that all sources have; the one with the best suggestion is reported.
-    fn of_all(self, sources: usize) -> impl Iterator<Item = Problem> {
-        let of_all = self.0.into_values().filter(move |problems| problems.len() >= sources);
-        of_all
-            .filter_map(|problems| problems.into_iter().max_by_key(|problem| problem.help.starts_with("did you mean")))
-    }
-}
-
 /// Removes the Constraints and controls that are switched off, and the units without any left.
-fn retain_bound(selection: &RuleSelection, policies: &mut Vec<Policy>, units: &mut Vec<Unit>) {
-    let selection: SourceSelection<'_> = selection.of_source(false);
-    let is_on = |policy: &Arc<str>, rule: &Rule| selection.takes(policy, &rule.name, &rule.metadata);
+fn retain_bound(is_on: impl Fn(&Arc<str>, &Rule) -> bool, policies: &mut Vec<Policy>, units: &mut Vec<Unit>) {
     policies.retain(|policy| policy.rules.iter().all(|rule| is_on(&policy.name, rule)));
     units.retain_mut(|unit| {
         match &mut unit.form {
@@ -430,7 +410,7 @@ fn without_sources(
 
 /// Returns the problem of sources without an entrypoint rule.
 fn nothing_to_judge_by(sources: &[FileSource], options: &LoadOptions, set: &PolicySet) -> Problem {
-    let frameworks = options.frameworks.iter().map(|name| kubescape::framework_option(name).to_string());
+    let frameworks = options.frameworks.iter().map(|name| frameworks::option(name).to_string());
     let shown: Vec<String> = sources.iter().map(ToString::to_string).chain(frameworks).collect();
     let shown: Arc<str> = if shown.is_empty() { "no path".into() } else { shown.join(", ").into() };
     let modules = set.files.keys().filter(|file| Form::of(Path::new(&***file)) == Some(Form::Rego)).count();
@@ -439,7 +419,7 @@ fn nothing_to_judge_by(sources: &[FileSource], options: &LoadOptions, set: &Poli
         return Problem::refused(&shown, message).help("choose another with --profile");
     }
     let skipped = &set.rule_changes.skipped;
-    let needs_cluster = skipped.iter().filter(|rule| rule.needs_cluster).count();
+    let needs_cluster = skipped.iter().filter(|rule| rule.needs_cluster()).count();
     let switched_off = skipped.len() - needs_cluster;
     if needs_cluster > 0 {
         let rules = if needs_cluster == 1 { "rule reports" } else { "rules report" };
@@ -455,7 +435,11 @@ fn nothing_to_judge_by(sources: &[FileSource], options: &LoadOptions, set: &Poli
     }
     if switched_off > 0 {
         let message = format!("no rule is left: all {switched_off} are switched off");
-        return Problem::refused(&shown, message).help("see --skip-rule, and rules in the --config file");
+        let help = match options.frameworks.as_slice() {
+            [] => "see --skip-rule, and rules in the --config file",
+            _ => "kaudit policies lists the rules of these policies, and -o json their frameworks",
+        };
+        return Problem::refused(&shown, message).help(help);
     }
     let message = format!("no rule deny, violation or warn in {modules} .rego files");
     let mut unjudged = set.unjudged.iter().chain(&set.left_out);
@@ -475,7 +459,7 @@ fn nothing_to_judge_by(sources: &[FileSource], options: &LoadOptions, set: &Poli
 /// Returns the digest of files and of the options that select rules.
 fn digest<'f>(files: impl Iterator<Item = &'f File>, options: &LoadOptions) -> Digest {
     let mut names: Vec<(String, &str)> = files.map(|file| (file.relative(), &*file.text)).collect();
-    names.extend(options.frameworks.iter().map(|name| (kubescape::framework_option(name).to_string(), "")));
+    names.extend(options.frameworks.iter().map(|name| (frameworks::option(name).to_string(), "")));
     names.extend((!options.rules.is_empty()).then(|| (options.rules.to_string(), "")));
     let profile = (options.profile != Profile::Default).then(|| (format!("profile: {}", options.profile.word()), ""));
     names.extend(profile);

@@ -10,8 +10,8 @@ pub struct LoadOptions {
     pub limits: Limits,
     /// Whether refused files are left out; otherwise they are an error.
     pub allow_refused: bool,
-    /// The frameworks whose controls are used from libraries in Kubescape's layout; if empty, all controls are used that
-    /// are not specific to one cloud.
+    /// The frameworks whose rules are used, from all sources; if empty, all rules are used, except for controls in
+    /// Kubescape's layout that are specific to one cloud.
     pub frameworks: Vec<String>,
     /// The user's rule settings, for rules of all sources.
     pub rules: RuleSettings,

@@ -7,6 +7,7 @@ use std::{collections::BTreeSet, sync::Arc};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use super::frameworks::{self, FrameworkControls};
 use crate::{
     model::{
         spelling::nearest,
@@ -103,6 +104,11 @@ impl Metadata {
         LookupNeed::of(&self.custom).unwrap_or_default()
     }
 
+    /// Returns the controls of frameworks that it serves, by `custom.frameworks`.
+    pub(crate) fn frameworks(&self) -> FrameworkControls {
+        frameworks::controls_in(self.custom.get("frameworks"))
+    }
+
     /// Returns the metadata with missing values filled in from a wider scope.
     pub(crate) fn or(&self, wider: &Self) -> Self {
         let mut custom = wider.custom.clone();
@@ -171,6 +177,9 @@ pub(crate) fn read(file: &File, module: &Module, problems: &mut Vec<Problem>) ->
         if let Err(help) = LookupNeed::of(&metadata.custom) {
             let message = format!("unknown value of custom.lookups: {}", metadata.custom["lookups"]);
             problems.push(Problem::refused(&file.shown, message).at(&file.text, block.first, 1).help(help));
+        }
+        if let Some((message, help)) = metadata.custom.get("frameworks").and_then(frameworks::mistake_in) {
+            problems.push(Problem::warning(&file.shown, message).at(&file.text, block.first, 1).help(help));
         }
         annotations.push((scope, metadata));
     }

@@ -12,6 +12,8 @@ use serde_json::{Map, Value};
 
 use super::{
     excusable::{ExcusablePattern, excusability},
+    frameworks::{FrameworkControls, FrameworkSelector, is_same},
+    load_options::LoadOptions,
     metadata::{LookupNeed, Metadata},
     parameters::{self, ParameterValues},
     policy::Policy,
@@ -207,7 +209,6 @@ impl fmt::Display for RuleSettings {
 
 /// A rule that is switched off.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
 pub struct SkippedRule {
     /// The package without `data.`, or the kind of a Constraint.
     pub policy: Arc<str>,
@@ -216,9 +217,26 @@ pub struct SkippedRule {
     /// `custom.id`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<Arc<str>>,
+    /// Why it is switched off, if not by a setting of its own: the same text for all rules with this reason.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<Arc<str>>,
+}
+
+/// Why a rule is off that belongs to no chosen framework.
+const NOT_CHOSEN: &str = "not in the chosen framework";
+/// Why a rule is off that reports what does not exist, if only manifests were read.
+const NEEDS_CLUSTER: &str = "off without the cluster: --with-cluster or --files-are-complete";
+
+impl SkippedRule {
+    fn new(policy: &Arc<str>, rule: &Arc<str>, metadata: &Metadata, reason: Option<&str>) -> Self {
+        let id = metadata.info.id.clone();
+        Self { policy: Arc::clone(policy), rule: Arc::clone(rule), id, reason: reason.map(Into::into) }
+    }
+
     /// Whether it is off because it reports what does not exist, and only manifests were read.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub needs_cluster: bool,
+    pub(crate) fn needs_cluster(&self) -> bool {
+        self.reason.as_deref() == Some(NEEDS_CLUSTER)
+    }
 }
 
 /// Shows the id, or else policy and name.
@@ -231,11 +249,15 @@ impl fmt::Display for SkippedRule {
     }
 }
 
-/// The settings and the profile during loading, and the rules that they leave out.
+/// The settings, the profile and the frameworks during loading, and the rules that they leave out.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct RuleSelection {
     settings: RuleSettings,
     profile: Profile,
+    /// If empty, frameworks switch off no rule.
+    frameworks: Vec<FrameworkSelector>,
+    /// The controls that rules serve, also those that are switched off.
+    served: RefCell<FrameworkControls>,
     skipped: RefCell<BTreeSet<SkippedRule>>,
     /// Rules of the library that the profile does not contain.
     unselected: RefCell<BTreeSet<SkippedRule>>,
@@ -250,21 +272,39 @@ pub(crate) struct SourceSelection<'r> {
 }
 
 impl SourceSelection<'_> {
-    /// Whether a rule is used. Rules that are not are recorded. A setting takes precedence over the profile.
+    /// Whether a rule is used: it is on, and belongs to a chosen framework. Rules that are not are recorded.
     pub(crate) fn takes(&self, policy: &Arc<str>, rule: &Arc<str>, metadata: &Metadata) -> bool {
+        let RuleSelection { frameworks, served, .. } = self.selection;
+        let controls = metadata.frameworks();
+        let is_chosen = frameworks.is_empty() || frameworks.iter().any(|chosen| chosen.takes(&controls));
+        for (framework, controls) in controls {
+            served.borrow_mut().entry(framework).or_default().extend(controls);
+        }
+        let is_on = self.is_on(policy, rule, metadata);
+        if is_on && !is_chosen {
+            self.selection.skip(policy, rule, metadata, Some(NOT_CHOSEN));
+        }
+        is_on && is_chosen
+    }
+
+    /// Whether a rule is on: neither a setting nor the profile leaves it out, and it does not need objects that have not been
+    /// read. Rules that are not are recorded. A setting takes precedence over the profile.
+    pub(crate) fn is_on(&self, policy: &Arc<str>, rule: &Arc<str>, metadata: &Metadata) -> bool {
         let Self { selection, is_builtin } = self;
         let change = selection.settings.of(policy, rule, metadata);
         let severity = change.severity.or(metadata.severity);
-        let is_off = change.off.unwrap_or_else(|| *is_builtin && !selection.profile.contains(severity));
-        let needs_cluster =
-            !is_off && selection.settings.objects_are_incomplete && metadata.lookups() == LookupNeed::Complete;
-        if is_off || needs_cluster {
-            let is_chosen = change.off.is_some() || needs_cluster;
-            let left_out = if is_chosen { &selection.skipped } else { &selection.unselected };
-            let (policy, rule, id) = (policy.clone(), rule.clone(), metadata.info.id.clone());
-            left_out.borrow_mut().insert(SkippedRule { policy, rule, id, needs_cluster });
+        let is_left_out = change.off.is_none() && *is_builtin && !selection.profile.contains(severity);
+        let needs_cluster = selection.settings.objects_are_incomplete && metadata.lookups() == LookupNeed::Complete;
+        if change.off == Some(true) {
+            selection.skip(policy, rule, metadata, None);
+        } else if is_left_out {
+            selection.unselected.borrow_mut().insert(SkippedRule::new(policy, rule, metadata, None));
+        } else if needs_cluster {
+            selection.skip(policy, rule, metadata, Some(NEEDS_CLUSTER));
+        } else {
+            return true;
         }
-        !is_off && !needs_cluster
+        false
     }
 
     /// Returns the parameters that the settings give to the rules of the source, by id and name. Invalid ones are left
@@ -280,8 +320,9 @@ impl SourceSelection<'_> {
 }
 
 impl RuleSelection {
-    pub(crate) fn new(settings: RuleSettings, profile: Profile) -> Self {
-        Self { settings, profile, ..Self::default() }
+    pub(crate) fn new(options: &LoadOptions) -> Self {
+        let frameworks = options.frameworks.iter().map(|name| FrameworkSelector::new(name)).collect();
+        Self { settings: options.rules.clone(), profile: options.profile, frameworks, ..Self::default() }
     }
 
     /// Returns the selection for a source.
@@ -289,9 +330,25 @@ impl RuleSelection {
         SourceSelection { selection: self, is_builtin }
     }
 
+    fn skip(&self, policy: &Arc<str>, rule: &Arc<str>, metadata: &Metadata, reason: Option<&str>) {
+        self.skipped.borrow_mut().insert(SkippedRule::new(policy, rule, metadata, reason));
+    }
+
+    /// Returns the problems of chosen frameworks that neither the library, nor a rule, nor one of `others` has.
+    pub(crate) fn unknown_frameworks(&self, others: &BTreeSet<String>) -> Vec<Problem> {
+        let served = self.served.borrow();
+        let unknown = self.frameworks.iter().filter(|chosen| {
+            let is_named = others.iter().any(|name| is_same(name, &chosen.framework));
+            chosen.table().is_none() && !chosen.takes(&served) && !is_named
+        });
+        unknown
+            .map(|chosen| chosen.unknown(served.keys().map(ToString::to_string).chain(others.clone()).collect()))
+            .collect()
+    }
+
     /// Finishes loading: applies severities to the rules of `policies`, and decides which of them may be excused.
     pub(crate) fn finish(self, policies: &mut [Policy]) -> RuleChanges {
-        let Self { settings, profile: _, skipped, unselected } = self;
+        let Self { settings, frameworks, skipped, unselected, .. } = self;
         let mut changes = HashMap::new();
         let (unmatched, invalid) = {
             let (skipped, unselected) = (skipped.borrow(), unselected.borrow());
@@ -323,7 +380,8 @@ impl RuleSelection {
         let mut skipped: Vec<SkippedRule> = skipped.into_inner().into_iter().collect();
         skipped.sort_by_cached_key(ToString::to_string);
         let unselected = unselected.into_inner().into_iter().collect();
-        RuleChanges { changes, min_severity: settings.min_severity, skipped, unselected, unmatched, invalid }
+        let min_severity = settings.min_severity;
+        RuleChanges { changes, min_severity, frameworks, skipped, unselected, unmatched, invalid }
     }
 }
 
@@ -344,6 +402,8 @@ pub struct RuleChanges {
     changes: HashMap<(Arc<str>, Arc<str>), RuleChange>,
     /// The lowest severity that is reported; violations without a severity are reported as well.
     pub min_severity: Option<Severity>,
+    /// The chosen frameworks.
+    pub frameworks: Vec<FrameworkSelector>,
     /// Rules that are switched off, sorted by their display text.
     pub skipped: Vec<SkippedRule>,
     /// Rules of the builtin library that the profile does not contain.
@@ -446,7 +506,7 @@ mod tests {
             rule(lookups);
             let set = load(settings.clone()).unwrap();
             let skipped = &set.rule_changes.skipped;
-            let found = skipped.iter().map(|rule| (rule.id.as_deref().unwrap_or_default(), rule.needs_cluster));
+            let found = skipped.iter().map(|rule| (rule.id.as_deref().unwrap_or_default(), rule.needs_cluster()));
             let found: Vec<_> = found.collect();
             assert_eq!((found, set.rules() + skipped.len()), (want, 2), "{lookups} {settings:?}");
             assert!(set.rule_changes.check(&set.policies).is_ok());

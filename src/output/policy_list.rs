@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, io, sync::Arc};
 
 use serde::Serialize;
 
-use super::safe::write_json_pretty;
+use super::{framework_list::ListedFramework, safe::write_json_pretty};
 use crate::{
     audit::result::About,
     cluster::identity::API_VERSION,
@@ -35,6 +35,9 @@ pub struct PolicyList {
     pub summary: PolicyCounts,
     /// The policies in force; sorted by name.
     pub policies: Vec<ListedPolicy>,
+    /// The controls of the frameworks that were chosen with `--framework`, and the rules that cover them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub frameworks: Vec<ListedFramework>,
     /// The bundles that policies come from, in the order in which they were configured.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub bundles: Vec<Edition>,
@@ -157,7 +160,18 @@ impl PolicyList {
         let (not_judged, left_out) = (policies.unjudged.clone(), policies.left_out.clone());
         let summary = PolicyCounts { controls: ControlCounts::of(&list.policies, &not_judged), ..list.summary };
         let profile = policies.profile.filter(|profile| *profile != Profile::Default);
-        Self { digest, profile, up_to_date: newer.is_none(), bundles, not_judged, left_out, summary, ..list }
+        let frameworks = ListedFramework::chosen(policies);
+        Self {
+            digest,
+            profile,
+            up_to_date: newer.is_none(),
+            frameworks,
+            bundles,
+            not_judged,
+            left_out,
+            summary,
+            ..list
+        }
     }
 
     /// Lists the problems if nothing could be loaded.
@@ -189,6 +203,7 @@ impl PolicyList {
             profile: None,
             summary,
             policies,
+            frameworks: Vec::new(),
             bundles: Vec::new(),
             not_judged: Vec::new(),
             left_out: Vec::new(),

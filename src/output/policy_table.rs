@@ -9,6 +9,7 @@ use anstyle::Style;
 
 use super::{
     format::RenderOptions,
+    framework_table,
     policy_list::{ControlCounts, ListedPolicy, ListedRule, PolicyCounts, PolicyList},
     safe::shown_line,
     style::{BOLD, DIM, Paint, columns_of, count, style_of, wrap},
@@ -46,6 +47,7 @@ pub(crate) fn render(list: &PolicyList, options: &RenderOptions, out: &mut dyn i
     if !rows.is_empty() {
         writeln!(out)?;
     }
+    framework_table::render(&list.frameworks, options, out)?;
     for bundle in &list.bundles {
         writeln!(out, "bundle {}", shown_line(&bundle.described()))?;
     }

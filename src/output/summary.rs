@@ -1,6 +1,6 @@
 //! The summary below the results: the counts, the gaps, and advice how to close them.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use anstyle::AnsiColor;
 
@@ -14,7 +14,7 @@ use crate::{
         result::{AuditResult, BaselineEntry, Entry, IncomparableEntry},
     },
     cluster::identity::OWN_GROUP,
-    judge::unjudged::Unjudged,
+    judge::{rule_settings::SkippedRule, unjudged::Unjudged},
     model::{
         coverage::{Coverage, FOR_LOOKUPS, State},
         object::{Location, ObjectRef},
@@ -130,18 +130,20 @@ fn listed(words: &[String]) -> String {
 pub(super) fn by_choice(result: &AuditResult) -> Vec<String> {
     let mut choices = Vec::new();
     choices.extend(result.profile.map(|profile| format!("profile {}", profile.word())));
-    let (others, rules): (Vec<_>, Vec<_>) = result.skipped_rules.iter().partition(|rule| rule.needs_cluster);
-    if !rules.is_empty() {
+    let (by_setting, by_reason): (Vec<&SkippedRule>, Vec<_>) =
+        result.skipped_rules.iter().partition(|rule| rule.reason.is_none());
+    if !by_setting.is_empty() {
+        let rules = by_setting;
         let named: Vec<String> = rules.iter().take(NAMED_RULES).map(|rule| shown_line(&rule.to_string())).collect();
         let more = rules.len().saturating_sub(NAMED_RULES);
         let more = if more == 0 { String::new() } else { format!(" and {more} more") };
         choices.push(format!("{} switched off ({}{more})", count(rules.len(), "rule"), named.join(", ")));
     }
-    if !others.is_empty() {
-        let need = if others.len() == 1 { "needs" } else { "need" };
-        let rules = count(others.len(), "rule");
-        choices.push(format!("{rules} {need} the cluster: --with-cluster or --files-are-complete"));
+    let mut reasons: BTreeMap<&str, usize> = BTreeMap::new();
+    for reason in by_reason.iter().filter_map(|rule| rule.reason.as_deref()) {
+        *reasons.entry(reason).or_default() += 1;
     }
+    choices.extend(reasons.into_iter().map(|(reason, rules)| format!("{} {reason}", count(rules, "rule"))));
     if !result.excluded_namespaces.is_empty() {
         choices.push(format!("excluded namespaces: {}", result.excluded_namespaces.join(", ")));
     }

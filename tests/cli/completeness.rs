@@ -58,14 +58,14 @@ fn rules_about_missing_objects_need_complete_files() {
 #[test]
 fn every_format_names_the_rules_that_need_the_cluster() {
     let folder = folder();
-    let words = "1 rule needs the cluster";
+    let words = "1 rule off without the cluster";
     for format in ["text", "markdown", "html", "sarif"] {
         let (code, output) = check(&folder, format, &[]);
         assert_eq!((code, output.matches(words).count()), (Some(0), 1), "{format}: {output}");
         let (_, output) = check(&folder, format, &["--files-are-complete"]);
         assert!(!output.contains(words), "{format}: {output}");
     }
-    let off = json!([{"policy": "accounts", "rule": "deny_missing", "id": "ACC-01", "needsCluster": true}]);
+    let off = json!([{"policy": "accounts", "rule": "deny_missing", "id": "ACC-01", "reason": "off without the cluster: --with-cluster or --files-are-complete"}]);
     for format in ["json", "ndjson"] {
         let (_, output) = check(&folder, format, &[]);
         let result: Value = serde_json::from_str(&output).unwrap();

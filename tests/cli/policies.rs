@@ -1,5 +1,7 @@
 //! Loaded and refused policies, and the effect on an audit.
 
+use std::fs;
+
 use insta_cmd::assert_cmd_snapshot;
 use kaudit_test_support::files::folder;
 
@@ -299,4 +301,71 @@ fn unsupported_controls_of_a_framework_are_listed_with_the_reason() {
     let all = kaudit(folder.path(), &["policies", "library"]).output().unwrap();
     let all = String::from_utf8(all.stdout).unwrap();
     assert!(all.contains("not evaluated: E-6 Of no framework: kubelet-files (") && !all.contains("E-9"), "{all}");
+}
+
+/// A policy whose rules name a framework of the team, and one of the library in an outdated form.
+const OF_FRAMEWORKS: &str = "\
+package team
+
+# METADATA
+# title: Ports
+# custom:
+#   id: TEAM-01
+#   frameworks: {acme: [A.2, A.1], cis: [5.2.13]}
+deny_ports contains \"ports\" if input.spec.ports
+
+# METADATA
+# custom:
+#   frameworks: {acme: [A.1], pss: [basic]}
+deny_host contains \"host\" if input.spec.hostNetwork
+
+deny_other contains \"other\" if input.spec.other
+";
+
+#[test]
+fn the_controls_of_a_framework_are_listed_with_their_rules() {
+    let folder = folder(&[("team/team.rego", OF_FRAMEWORKS), ("pod.yaml", POD)]);
+    let list = |arguments: &[&str]| kaudit(folder.path(), &[&["policies"], arguments].concat());
+    assert_cmd_snapshot!("framework_cis", list(&["builtin:rbac", "team", "--framework", "cis"]));
+    assert_cmd_snapshot!("framework_own", list(&["team", "--framework", "acme"]));
+    assert_cmd_snapshot!(
+        "framework_json",
+        list(&["builtin:pod_security", "--framework", "pss:baseline", "-o", "json"])
+    );
+    for unknown in ["ciss", "pss:basline", "acm", "zzz"] {
+        assert_cmd_snapshot!(
+            format!("framework_unknown_{}", unknown.replace(':', "_")),
+            list(&["team", "--framework", unknown])
+        );
+    }
+    assert_cmd_snapshot!(
+        "framework_without_rules",
+        kaudit(folder.path(), &["check", "-f", "pod.yaml", "-p", "team", "--framework", "nsa"])
+    );
+}
+
+#[test]
+fn a_framework_selects_rules_of_all_sources() {
+    let folder = controls();
+    fs::write(folder.path().join("team.rego"), OF_FRAMEWORKS).unwrap();
+    let check = |arguments: &[&str]| {
+        kaudit(
+            folder.path(),
+            &[&["check", "-f", "pod.yaml", "-p", "builtin", "-p", "team.rego", "-p", "library"], arguments].concat(),
+        )
+    };
+    assert_cmd_snapshot!("framework_check", check(&["--framework", "pss:baseline"]));
+    assert_cmd_snapshot!("framework_check_library", check(&["--framework", "audit"]));
+    assert_cmd_snapshot!("framework_check_both", check(&["--framework", "audit,acme:A.2", "--skip-rule", "E-1"]));
+    let json = check(&["--framework", "acme", "-o", "json"]).output().unwrap();
+    let json: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
+    assert_eq!(
+        json["policies"][0]["aboutRules"]["deny_ports"]["frameworks"],
+        serde_json::json!({"acme": ["A.2", "A.1"], "cis": ["5.2.13"]})
+    );
+    let skipped = json["skippedRules"].as_array().unwrap();
+    assert!(
+        skipped.iter().any(|rule| rule["id"] == "RBAC-01" && rule["reason"] == "not in the chosen framework"),
+        "{skipped:?}"
+    );
 }

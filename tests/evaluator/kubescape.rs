@@ -350,8 +350,7 @@ fn controls_and_frameworks_select_the_rules() {
     assert_eq!(names(&library(Some("Small"), &[]).unwrap()), small);
     let unknown = library(Some("exposd"), &[]).unwrap_err();
     assert!(
-        unknown.contains("--framework exposd: the policies have no framework with this name")
-            && unknown.contains("did you mean Exposed?"),
+        unknown.contains("--framework exposd: no framework has this name") && unknown.contains("did you mean Exposed?"),
         "{unknown}"
     );
 }

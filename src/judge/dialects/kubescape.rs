@@ -27,8 +27,10 @@ use self::{
 };
 use super::conftest;
 use crate::{
-    judge::dialect::{Dialect, DialectDescription, InputForm, SingleRule},
-    model::spelling::nearest,
+    judge::{
+        dialect::{Dialect, DialectDescription, InputForm, SingleRule},
+        frameworks::is_same,
+    },
     rego::{File, Form, Problem, analysis::data::Data},
 };
 
@@ -39,7 +41,6 @@ pub(crate) const DIALECT: Dialect = Dialect(&DialectDescription {
     ..DialectDescription::new("kubescape", InputForm::Array, conftest::findings)
 });
 
-const UNKNOWN_FRAMEWORK: &str = "the policies have no framework with this name";
 const METADATA: &str = "rule.metadata.json";
 const RULE: &str = "raw.rego";
 /// kaudit's implementation of the helper functions that the rules of a library may import.
@@ -91,16 +92,6 @@ impl RuleFiles<'_> {
 /// Returns the directories of rules in Kubescape's layout. Their modules share one package but are compiled separately.
 pub(crate) fn rule_directories(files: &[File]) -> BTreeSet<&Path> {
     files.iter().filter(|file| is_called(file, METADATA)).map(directory).collect()
-}
-
-/// Returns the option that chooses a framework, as written on the command line.
-pub(crate) fn framework_option(name: &str) -> Arc<str> {
-    format!("--framework {name}").into()
-}
-
-/// Whether the problem is that of an unknown framework.
-pub(crate) fn is_unknown_framework(problem: &Problem) -> bool {
-    problem.message == UNKNOWN_FRAMEWORK
 }
 
 fn directory(file: &File) -> &Path {
@@ -199,16 +190,13 @@ impl<'f> ControlLibrary<'f> {
 
     /// Returns the controls of the given frameworks, with their texts. Without a framework, returns all controls that
     /// are not specific to one cloud.
-    pub(crate) fn chosen(&self, names: &[String], problems: &mut Vec<Problem>) -> Vec<Control> {
+    pub(crate) fn chosen(&self, names: &[String]) -> Vec<Control> {
         if names.is_empty() {
             return self.controls.iter().filter(|control| control.is_for_any_cluster()).cloned().collect();
         }
         let mut chosen: BTreeMap<&str, Control> = BTreeMap::new();
         for name in names {
-            let Some((framework, _)) = self.framework(name) else {
-                problems.push(self.unknown_framework(name));
-                continue;
-            };
+            let Some((framework, _)) = self.framework(name) else { continue };
             for control in &self.controls {
                 let active = framework.active_controls.iter().find(|active| active.id == control.id);
                 if active.is_none() && !framework.controls_names.contains(&control.name) {
@@ -231,21 +219,14 @@ impl<'f> ControlLibrary<'f> {
     /// Finds a framework by its name or by its file name.
     pub(crate) fn framework(&self, name: &str) -> Option<&(Framework, Arc<str>)> {
         let stem = |file: &str| Path::new(file).file_stem().unwrap_or_default().to_string_lossy().into_owned();
-        let is = |other: &str| other.eq_ignore_ascii_case(name);
+        let is = |other: &str| is_same(other, name);
         self.frameworks.iter().find(|(framework, file)| is(&framework.name) || is(&stem(file)))
     }
 
-    fn unknown_framework(&self, name: &str) -> Problem {
-        let mut known: Vec<&str> = self.frameworks.iter().map(|(framework, _)| framework.name.as_str()).collect();
-        known.sort_unstable();
-        let help = match nearest(name, known.iter().copied()) {
-            _ if known.is_empty() => {
-                "pass the directory of a library in Kubescape's layout, with its frameworks, to --policies".to_owned()
-            }
-            Some(near) => format!("did you mean {near}? Known frameworks: {}", known.join(", ")),
-            None => format!("known frameworks: {}", known.join(", ")),
-        };
-        Problem::refused(&framework_option(name), UNKNOWN_FRAMEWORK).help(help)
+    /// Returns the names of its frameworks, and those of the given names that select one by its file.
+    pub(crate) fn framework_names(&self, given: &[String]) -> impl Iterator<Item = String> {
+        let given = given.iter().filter(|name| self.framework(name).is_some()).cloned();
+        self.frameworks.iter().map(|(framework, _)| framework.name.clone()).chain(given)
     }
 
     pub(crate) fn rule_names(&self) -> HashSet<&str> {

@@ -48,7 +48,7 @@ pub(crate) fn load(
     problems: &mut Vec<Problem>,
 ) -> LoadedControls {
     let mut loaded = LoadedControls::default();
-    let controls = library.chosen(frameworks, problems);
+    let controls = library.chosen(frameworks);
     library.unknown_rules(problems);
     let chosen = frameworks.iter().filter_map(|name| library.framework(name));
     loaded.unjudged.extend(chosen.flat_map(|framework| missing_controls(framework, &library.controls)));

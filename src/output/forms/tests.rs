@@ -83,6 +83,7 @@ fn with_text(text: &str) -> AuditResult {
         severity: Some(Severity::High),
         id: Some(text.into()),
         category: Some(text.into()),
+        frameworks: [(text.into(), vec![text.into()])].into(),
         links: vec![link(text.to_owned()), link(format!("https://example.com/{text}"))],
         recommended_action: Some(text.into()),
         long_id: Some(text.into()),
