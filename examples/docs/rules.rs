@@ -3,9 +3,12 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
-use kaudit::judge::{
-    load_options::LoadOptions, parameters::Parameter, policy::Policy, profile::Profile, reads::Matches, rule::Rule,
-    set::PolicySet, sources::FileSource,
+use kaudit::{
+    audit::result::About,
+    judge::{
+        load_options::LoadOptions, parameters::Parameter, policy::Policy, profile::Profile, reads::Matches, rule::Rule,
+        set::PolicySet, sources::FileSource,
+    },
 };
 use serde_json::{Value as Json, json};
 
@@ -141,15 +144,17 @@ impl<'l> LibraryRule<'l> {
         Ok(page.finish())
     }
 
-    fn properties(&self) -> [(&'static str, String); 5] {
+    fn properties(&self) -> [(&'static str, String); 6] {
         let Self { policy, rule, .. } = self;
         let kinds = match &policy.matches {
             Matches::All => "all".to_owned(),
             Matches::Kinds(kinds) => codes(kinds.iter().map(|kind| &**kind)),
         };
+        let controls = About::from(&*rule.metadata).served_controls();
         let is_excusable = rule.excusable.allows(rule.metadata.severity);
         [
             ("Severity", self.severity().to_owned()),
+            ("Frameworks", Some(controls).filter(|controls| !controls.is_empty()).unwrap_or_else(|| "none".to_owned())),
             ("Result", code(rule.outcome.word())),
             ("Part of the library", format!("{} (`builtin:{}`)", part(policy), policy.name)),
             ("Kinds that this part checks", kinds),
@@ -183,6 +188,9 @@ fn parameter_row(Parameter { name, value_type, default, description }: &Paramete
 /// Returns how `--fix` changes the violating manifest; empty if it does not.
 fn automatic(details: &Json) -> String {
     let field = details["field"].as_str().map(code).unwrap_or_default();
+    if details.get("patch").is_some() {
+        return format!("`kaudit check -f FILE --fix` changes {field}.");
+    }
     match details.get("fix") {
         None => String::new(),
         Some(Json::Null) => format!("`kaudit check -f FILE --fix` removes {field}."),
