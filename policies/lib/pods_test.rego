@@ -169,6 +169,9 @@ test_short_lived if {
 	every selector in [
 		{"matchLabels": {"acme.cert-manager.io/http01-solver": "true"}},
 		{"matchLabels": {"app": "web", "workflows.argoproj.io/workflow": "a"}},
+		{"matchLabels": {"actions.github.com/organization": "shop"}},
+		{"matchLabels": {"job.runner.gitlab.com/pod": "a"}},
+		{"matchLabels": {"sparkoperator.k8s.io/app-name": "a"}},
 		{"matchExpressions": [{"key": "tekton.dev/pipelineRun", "operator": "Exists"}]},
 		{"matchLabels": {"statefulset.kubernetes.io/pod-name": "db-0"}},
 		{"matchLabels": null, "matchExpressions": [{"key": "job-name", "operator": "Exists"}]},
