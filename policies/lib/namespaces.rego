@@ -20,21 +20,10 @@ name := input.metadata.name if {
 
 # METADATA
 # description: Whether the Namespace of that name contains pods or workloads, also if they are scaled to zero or finished.
-is_used if has("v1", "Pod")
-
-is_used if has("v1", "ReplicationController")
-
-is_used if has("apps/v1", "DaemonSet")
-
-is_used if has("apps/v1", "Deployment")
-
-is_used if has("apps/v1", "ReplicaSet")
-
-is_used if has("apps/v1", "StatefulSet")
-
-is_used if has("batch/v1", "CronJob")
-
-is_used if has("batch/v1", "Job")
+is_used if {
+	some kind in data.lib.pods.kinds
+	count(data.lib.pods.objects(name, kind)) > 0
+}
 
 # METADATA
 # description: Whether the Namespace of that name contains objects of a kind.
