@@ -36,8 +36,8 @@ impl TestedLibrary {
         let mut files = Vec::new();
         read(folder, &mut files)?;
         let rules = library.policies.iter().flat_map(|policy| policy.rules.iter().map(|rule| (&policy.name, rule)));
-        let module =
-            format!("package {EXAMPLES}\n") + &rules.map(|(policy, rule)| evaluated(policy, rule)).collect::<String>();
+        let module = format!("package {EXAMPLES}\n{BESIDE}")
+            + &rules.map(|(policy, rule)| evaluated(policy, rule)).collect::<String>();
         files.push(File::new("examples.rego".into(), Form::Rego, module));
         let policies = Policies::load(files, &Limits::default())?;
         Ok(Self(policies.prepare(&[vec![EXAMPLES.to_owned()]])?))
