@@ -17,9 +17,9 @@ test_results_for_containers if {
 		"securityContext.windowsOptions.hostProcess",
 		"runs as a Windows HostProcess: remove securityContext.windowsOptions.hostProcess", true, null,
 	)} with input as examples.deny_host_process.violating
-	baseline.deny_capabilities == {result(
+	baseline.deny_capabilities == {fixable(
 		"securityContext.capabilities.add",
-		"adds capabilities beyond the default set: remove SYS_ADMIN", ["SYS_ADMIN"],
+		"adds capabilities beyond the default set: remove SYS_ADMIN", ["SYS_ADMIN"], ["NET_BIND_SERVICE"],
 	)} with input as examples.deny_capabilities.violating
 	baseline.deny_host_ports == {fixable(
 		"ports[0].hostPort",
@@ -65,14 +65,18 @@ test_result_for_an_annotation if {
 	pod := object.union(build.small({}, {}), {"metadata": {"annotations": {key: "unconfined"}}})
 	baseline.deny_apparmor == {{
 		"msg": "container \"web\" has the AppArmor profile \"unconfined\" by annotation: use runtime/default or localhost/…",
-		"details": {"container": "web", "field": sprintf("metadata.annotations[\"%s\"]", [key]), "value": "unconfined"},
+		"details": {"container": "web", "field": sprintf("metadata.annotations[\"%s\"]", [key]), "value": "unconfined", "fix": "runtime/default"},
 	}} with input as pod
 }
 
 test_result_for_the_pod if {
 	baseline.deny_sysctls == {{
 		"msg": "pod sets the unsafe sysctl \"kernel.sem\": remove it from securityContext.sysctls",
-		"details": {"field": "spec.securityContext.sysctls[0].name", "value": "kernel.sem"},
+		"details": {
+			"field": "spec.securityContext.sysctls[0].name",
+			"value": "kernel.sem",
+			"patch": [{"op": "remove", "path": "/spec/securityContext/sysctls/0"}],
+		},
 	}} with input as examples.deny_sysctls.violating
 }
 

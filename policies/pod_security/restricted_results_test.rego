@@ -48,9 +48,9 @@ test_results_for_capabilities if {
 		"keeps capabilities: set securityContext.capabilities.drop: [ALL]", [], ["ALL"],
 	)} with input as examples.deny_capabilities.violating
 	adding := build.small({}, build.context({"capabilities": {"drop": ["ALL"], "add": ["CHOWN"]}}))
-	restricted.deny_capabilities == {result(
+	restricted.deny_capabilities == {fixable(
 		"capabilities.add",
-		"adds capabilities: remove CHOWN", ["CHOWN"],
+		"adds capabilities: remove CHOWN", ["CHOWN"], null,
 	)} with input as adding
 	wrong := build.small({}, build.context({"capabilities": {"drop": [1]}}))
 	count(restricted.deny_capabilities) == 1 with input as wrong
