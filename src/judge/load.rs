@@ -150,7 +150,7 @@ fn load(
     let package_owners = ownership::refuse_packages(&mut owners, before, &mut problems);
     let missing = owners.iter_mut().map(|owner| std::mem::take(&mut owner.missing)).collect();
     let owners = SourcePackages::new(&owners);
-    let selection = RuleSelection::new(options);
+    let selection = RuleSelection::new(options.rules.clone(), options.profile, &options.frameworks);
     let compiled = compile_all(&owners, missing, (options, point, &selection), &mut problems);
     if problems.iter().any(frameworks::is_unknown) {
         return Err(LoadError::new(problems));

@@ -13,7 +13,6 @@ use serde_json::{Map, Value};
 use super::{
     excusable::{ExcusablePattern, excusability},
     frameworks::{FrameworkControls, FrameworkSelector, is_same},
-    load_options::LoadOptions,
     metadata::{LookupNeed, Metadata},
     parameters::{self, ParameterValues},
     policy::Policy,
@@ -320,9 +319,9 @@ impl SourceSelection<'_> {
 }
 
 impl RuleSelection {
-    pub(crate) fn new(options: &LoadOptions) -> Self {
-        let frameworks = options.frameworks.iter().map(|name| FrameworkSelector::new(name)).collect();
-        Self { settings: options.rules.clone(), profile: options.profile, frameworks, ..Self::default() }
+    pub(crate) fn new(settings: RuleSettings, profile: Profile, frameworks: &[String]) -> Self {
+        let frameworks = frameworks.iter().map(|name| FrameworkSelector::new(name)).collect();
+        Self { settings, profile, frameworks, ..Self::default() }
     }
 
     /// Returns the selection for a source.
