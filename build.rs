@@ -16,6 +16,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     // Cargo compares the times of all files and folders below.
     println!("cargo:rerun-if-changed=policies");
     println!("cargo:rerun-if-changed=build.rs");
+    println!("cargo:rerun-if-env-changed=KAUDIT_DOCUMENTATION");
     let mut paths = Vec::new();
     find(&root, "", &mut paths)?;
     paths.sort();

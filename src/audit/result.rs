@@ -15,12 +15,13 @@ use super::{exceptions::ExceptionSummary, fingerprint::Fingerprint, pairing::Dis
 use crate::{
     cluster::identity::API_VERSION,
     judge::{
+        builtin,
         bundle::Edition,
         excusable::Excusability,
         metadata::{Metadata, RelatedResource},
         policy::Policy,
         profile::Profile,
-        rule::RuleText,
+        rule::{Rule, RuleText},
         rule_settings::SkippedRule,
         unjudged::Unjudged,
     },
@@ -595,7 +596,13 @@ impl From<&Policy> for PolicySummary {
         let mut rules: Vec<_> = policy.rules.iter().map(|rule| rule.name.to_string()).collect();
         rules.sort();
         let about = About::from(&policy.metadata);
-        let about_rules = policy.rules.iter().map(|rule| (rule.name.to_string(), About::from(&*rule.metadata)));
+        let about_rule = |rule: &Rule| {
+            let mut own = About::from(&*rule.metadata);
+            let page = own.id.as_deref().filter(|_| policy.is_builtin).and_then(builtin::page);
+            own.links.splice(..0, page.map(|page| RelatedResource { reference: page.into(), description: None }));
+            (rule.name.to_string(), own)
+        };
+        let about_rules = policy.rules.iter().map(about_rule);
         Self {
             about_rules: about_rules.filter(|(_, own)| *own != about).collect(),
             about,

@@ -87,6 +87,14 @@ pub(crate) fn file(path: &str) -> Option<&'static str> {
     FILES.iter().find(|file| file.path == path).map(|file| file.text)
 }
 
+/// Where the documentation is published, if the build names it.
+const DOCUMENTATION: Option<&str> = option_env!("KAUDIT_DOCUMENTATION");
+
+/// Returns the address of the page about a rule of the library; `None` if the build names none.
+pub(crate) fn page(id: &str) -> Option<String> {
+    DOCUMENTATION.map(|base| format!("{}/rules/{id}.html", base.trim_end_matches('/')))
+}
+
 /// Returns the names of all parts, sorted: packages and their common prefixes.
 pub(crate) fn parts() -> Vec<String> {
     let packages = policies().filter(|file| !file.is_in(SHARED)).map(BuiltinFile::package);
