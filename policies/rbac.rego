@@ -229,6 +229,7 @@ deny_default_account contains result if {
 }
 
 # METADATA
+# scope: document
 # title: Binding without effect
 # description: |
 #   A binding to a role, or for a ServiceAccount, that does not exist grants nothing, until somebody creates one of that name.

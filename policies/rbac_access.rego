@@ -29,6 +29,7 @@ deny_secrets contains result if {
 }
 
 # METADATA
+# scope: document
 # title: Connections to pods
 # description: |
 #   With exec or attach, a subject acts as any pod, with its token and its files; with port-forward, it reaches ports past

@@ -6,6 +6,7 @@
 package practices.jobs
 
 # METADATA
+# scope: document
 # title: Jobs that accumulate
 # description: |
 #   A finished Job without a time to live stays with its Pods until something deletes it. Runs of a CronJob without a deadline that may

@@ -56,6 +56,7 @@ deny_missing_config_map contains result if {
 }
 
 # METADATA
+# scope: document
 # title: Missing Secret
 # description: |
 #   A container does not start while a Secret or one of its keys is missing that it needs. Optional references are not reported.
