@@ -7,6 +7,7 @@ use std::{
     sync::Arc,
 };
 
+use serde_json::Value;
 use similar::TextDiff;
 
 use crate::{
@@ -18,6 +19,8 @@ use crate::{
 
 /// The maximum number of rounds: a fix may lead to another result with a fix.
 const ROUNDS: usize = 5;
+/// Texts up to this length are never shortened in results.
+const SHORT: usize = 1 << 10;
 /// The maximum number of results with a fix in SARIF.
 const MOST_EDITS: usize = 1_000;
 
@@ -120,12 +123,29 @@ fn count_fixable(result: &AuditResult) -> usize {
 /// Returns the fix that a violation names, with the location of its object, or why its patch is none. A patch takes
 /// precedence over the value of a field.
 fn named_fix(entry: &Entry) -> Option<(&Location, Result<ResultFix, String>)> {
-    let location = entry.location.as_ref().filter(|_| entry.result.is_violation())?;
+    // Policies see Secrets without their values, which a fix would write into the manifest.
+    let is_secret = entry.resource.kind == "Secret" && entry.resource.group().is_empty();
+    let is_fixable = entry.result.is_violation() && !is_secret;
+    let location = entry.location.as_ref().filter(|_| is_fixable)?;
+    let given = [entry.details.get("patch"), entry.details.get("fix")];
+    if given.into_iter().flatten().any(is_shortened) {
+        return Some((location, Err("its value is too long for a result".to_owned())));
+    }
     if let Some(patch) = entry.details.get("patch") {
         return Some((location, ObjectPatch::new(patch).map(ResultFix::Patch)));
     }
     let fix = ResultFix::Field(entry.field()?.to_owned(), entry.details.get("fix")?.clone());
     Some((location, Ok(fix)))
+}
+
+/// Whether a value contains a text that was shortened because the details of the result were too long.
+fn is_shortened(value: &Value) -> bool {
+    match value {
+        Value::String(text) => text.len() > SHORT && text.ends_with('…'),
+        Value::Array(items) => items.iter().any(is_shortened),
+        Value::Object(fields) => fields.values().any(is_shortened),
+        _ => false,
+    }
 }
 
 /// Finds how each result would be fixed by itself, for the first [`MOST_EDITS`] results with a fix.
@@ -158,7 +178,11 @@ fn changes(result: &AuditResult, given: &[ManifestFile]) -> Vec<FileChange> {
     for entry in &result.results {
         let Some((location, Ok(fix))) = named_fix(entry) else { continue };
         let objects = files.entry(&location.file).or_default();
-        objects.entry(location.line).or_insert_with(|| fixed_object(entry, Vec::new())).fixes.push(fix);
+        let object = objects.entry(location.line).or_insert_with(|| fixed_object(entry, Vec::new()));
+        // Another object may begin on the same line; a next run fixes it.
+        if object.object == entry.resource {
+            object.fixes.push(fix);
+        }
     }
     let changed = files.into_iter().filter_map(|(file, objects)| {
         let old = read(file).filter(|_| given.contains(Path::new(&**file)))?;

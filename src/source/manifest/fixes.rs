@@ -94,7 +94,12 @@ fn fix_in(text: &str, place: &ObjectPlace, object: &FixedObject) -> Option<(Rang
         return None;
     }
     let applied = document.apply_all(&place.keys, &object.fixes);
-    Some((range, document.text, applied))
+    let mut fixed = document.text;
+    // A block scalar ends with its line break, which must remain before the next document.
+    if text[range.clone()].ends_with('\n') && !fixed.ends_with('\n') {
+        fixed.push('\n');
+    }
+    Some((range, fixed, applied))
 }
 
 /// Returns the offset of a line, which is counted from 1.
@@ -308,6 +313,14 @@ items:
         let fixes = patches.into_iter().map(|value| patch(&value)).collect();
         let line = 1 + text.lines().take_while(|line| line.starts_with('#')).count();
         fixed(text, BTreeMap::from([(line, FixedObject { object: Arc::new(object), fixes })]))
+    }
+
+    #[test]
+    fn a_block_scalar_at_the_end_of_a_document_leaves_the_next_document() {
+        let text = "kind: Pod\nmetadata: {name: shop}\nspec:\n  a: |\n    x\n---\nkind: Other\n";
+        let fixed = "kind: Pod\nmetadata: {name: shop}\nspec:\n  a: y\n---\nkind: Other\n";
+        let patch = json!([{"op": "replace", "path": "/spec/a", "value": "y"}]);
+        assert_eq!(patched(text, [patch]), (fixed.to_owned(), 1));
     }
 
     #[test]
