@@ -245,7 +245,7 @@ async fn a_page_file_is_searched_in_a_browser() {
     with.until(&format!("{shown} === 0"));
     choose("select[name=policy]", "");
     // The button and the enter key also search.
-    with.evaluate("document.querySelector('input[type=search]').value = 'PRIVILEGED log-agent'");
+    with.evaluate("document.querySelector('input[type=search]').value = 'EVERYTHING worker'");
     with.evaluate("document.querySelector('#filter button').click()");
     with.until("[...document.querySelectorAll('details.owner')].filter((one) => !one.hidden).length === 0");
     choose("select[name=severity]", "");
