@@ -318,8 +318,8 @@ items:
     #[test]
     fn a_block_scalar_at_the_end_of_a_document_leaves_the_next_document() {
         let text = "kind: Pod\nmetadata: {name: shop}\nspec:\n  a: |\n    x\n---\nkind: Other\n";
-        let fixed = "kind: Pod\nmetadata: {name: shop}\nspec:\n  a: y\n---\nkind: Other\n";
-        let patch = json!([{"op": "replace", "path": "/spec/a", "value": "y"}]);
+        let fixed = "kind: Pod\nmetadata: {name: shop}\nspec:\n  a: new\n---\nkind: Other\n";
+        let patch = json!([{"op": "replace", "path": "/spec/a", "value": "new"}]);
         assert_eq!(patched(text, [patch]), (fixed.to_owned(), 1));
     }
 

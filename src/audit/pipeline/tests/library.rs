@@ -88,7 +88,7 @@ fn admitted(template: &Value) -> Value {
     };
     let clean = json!({"name": "proxy", "image": "proxy@sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef",
         "readinessProbe": {}, "livenessProbe": {}, "resources": {"limits": {"memory": "1Mi", "cpu": "1"}},
-        "securityContext": {"allowPrivilegeEscalation": false, "runAsNonRoot": true, "capabilities": {"drop": ["ALL"]},
+        "securityContext": {"allowPrivilegeEscalation": false, "readOnlyRootFilesystem": true, "runAsNonRoot": true, "capabilities": {"drop": ["ALL"]},
             "seccompProfile": {"type": "RuntimeDefault"}}});
     insert("initContainers", 0, clean.clone());
     insert("containers", 0, clean);
