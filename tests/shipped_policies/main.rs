@@ -89,7 +89,8 @@ type FoundResults = BTreeSet<(String, String, String, String, String)>;
 fn by_kaudit(set: &PolicySet, manifests: &Path) -> BTreeMap<String, FoundResults> {
     let severities = severities(set);
     let kaudit = Path::new(env!("CARGO_BIN_EXE_kaudit"));
-    let arguments = ["check", "--secrets", "full", "-o", "json", "-f", manifests.to_str().unwrap()];
+    let arguments =
+        ["check", "--secrets", "full", "--files-are-complete", "-o", "json", "-f", manifests.to_str().unwrap()];
     let result: Value = serde_json::from_str(&run(kaudit, &arguments, &[1])).unwrap();
     let mut found: BTreeMap<String, FoundResults> = BTreeMap::new();
     for entry in result["results"].as_array().unwrap() {

@@ -161,7 +161,7 @@ fn read(manifests: &Path) -> BTreeSet<String> {
     let policy = manifests.with_file_name("every.rego");
     fs::write(&policy, "package everything\n\ndeny contains \"read\" if input.kind\n").unwrap();
     let [manifests, policy] = [manifests, &policy].map(|path| path.to_str().unwrap());
-    let arguments = ["check", "-p", policy, "-o", "json", "-f", manifests];
+    let arguments = ["check", "--files-are-complete", "-p", policy, "-o", "json", "-f", manifests];
     let result: Value = serde_json::from_str(&run(Path::new(env!("CARGO_BIN_EXE_kaudit")), &arguments, &[1])).unwrap();
     let resources = result["results"].as_array().unwrap().iter().map(|entry| &entry["resource"]);
     resources.map(|resource| object_name(&json!({"kind": resource["kind"], "metadata": resource}))).collect()
