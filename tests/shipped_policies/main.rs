@@ -82,8 +82,9 @@ fn every_rule_has_annotations() {
     }
 }
 
-/// Results of one rule for one object: policy, rule, message, the severity if it is not the rule's, and details as JSON.
-type FoundResults = BTreeSet<(String, String, String, String, String)>;
+/// A result for an object: policy, rule, message, the severity if it is not the rule's, and details as JSON.
+type FoundResult = (String, String, String, String, String);
+type FoundResults = BTreeSet<FoundResult>;
 
 /// Returns kaudit's results for manifests, by object.
 fn by_kaudit(set: &PolicySet, manifests: &Path) -> BTreeMap<String, FoundResults> {

@@ -11,7 +11,7 @@ use kaudit_test_support::settings::setting;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use crate::{FoundResults, by_kaudit, by_opa, examples, library, object_name, run};
+use crate::{FoundResult, FoundResults, by_kaudit, by_opa, examples, library, object_name, run};
 
 /// Number of objects in the short version.
 const OBJECTS: usize = 2_000;
@@ -193,7 +193,15 @@ fn results_of_random_objects_equal_those_of_opa() {
         .filter_map(|object| {
             let name = object_name(object);
             let (ours, theirs) = (kaudit.get(&name).unwrap_or(&none), opa.get(&name).unwrap_or(&none));
-            let (more, less): (Vec<_>, Vec<_>) = (ours.difference(theirs).collect(), theirs.difference(ours).collect());
+            // A selector without labels overlaps with many others: kaudit lists a limited number of results.
+            let is_cut =
+                |(_, _, message, ..): &&FoundResult| message.ends_with("of this rule for this object are not listed");
+            let cut: BTreeSet<(&str, &str)> =
+                ours.iter().filter(is_cut).map(|(policy, rule, ..)| (policy.as_str(), rule.as_str())).collect();
+            let is_listed = |(policy, rule, ..): &&FoundResult| !cut.contains(&(policy.as_str(), rule.as_str()));
+            let [ours, theirs] = [ours, theirs].map(|all| all.iter().filter(is_listed).collect::<BTreeSet<_>>());
+            let (more, less): (Vec<_>, Vec<_>) =
+                (ours.difference(&theirs).collect(), theirs.difference(&ours).collect());
             (ours != theirs).then(|| format!("{object}\n  kaudit only: {more:?}\n  opa only: {less:?}"))
         })
         .collect();
