@@ -35,8 +35,8 @@ use crate::{
 /// The subfolder of a run for the templates of a library.
 pub(crate) const LIBRARY: &str = "library";
 
-/// Policies for both.
-pub(crate) struct Set {
+/// Policies that both evaluate, with objects.
+pub(crate) struct PolicyBenchmark {
     pub(crate) name: String,
     pub(crate) source: FileSource,
     /// The units for OPA, with their modules and queries.
@@ -49,7 +49,7 @@ pub(crate) struct Set {
     pub(crate) inventory: Vec<Value>,
 }
 
-/// The times of one set, in microseconds per object, and of loading it.
+/// The times of one benchmark, in microseconds per object, and of loading it.
 struct Row {
     name: String,
     opa: f64,
@@ -111,13 +111,13 @@ fn replicas(options: &Options, name: &str, path: &Path) -> Result<String> {
 }
 
 /// Measures templates one by one; returns them with the slowest compared with OPA first.
-fn alone(options: &Options, folder: &Path, sets: &[Set]) -> Result<Vec<Row>> {
+fn alone(options: &Options, folder: &Path, sets: &[PolicyBenchmark]) -> Result<Vec<Row>> {
     let mut rows = sets.iter().map(|set| measure(options, folder, set)).collect::<Result<Vec<_>>>()?;
     rows.sort_by(|a, b| (a.opa / a.own).total_cmp(&(b.opa / b.own)));
     Ok(rows)
 }
 
-fn measure(options: &Options, folder: &Path, set: &Set) -> Result<Row> {
+fn measure(options: &Options, folder: &Path, set: &PolicyBenchmark) -> Result<Row> {
     let prepared = tool(Tool::Prepared)?;
     let file = folder.join("jobs.json");
     fs::write(&file, serde_json::to_vec(&jobs(set, options.objects))?)?;
@@ -141,7 +141,7 @@ fn measure(options: &Options, folder: &Path, set: &Set) -> Result<Row> {
 }
 
 /// Returns the queries and inputs for OPA, for a number of objects.
-fn jobs(set: &Set, count: usize) -> Value {
+fn jobs(set: &PolicyBenchmark, count: usize) -> Value {
     let inputs = (0..count).map(|number| {
         let (kind, object) = (set.object)(number);
         let concerned =
@@ -223,7 +223,7 @@ fn received(object: &Value) -> Result<Object> {
 }
 
 /// Reads a folder of packages with `deny` rules as one unit.
-fn package(name: &str, folder: &str) -> Result<Set> {
+fn package(name: &str, folder: &str) -> Result<PolicyBenchmark> {
     let (mut modules, mut queries) = (Map::new(), Vec::new());
     for file in fs::read_dir(policies(folder))? {
         let path = file?.path();
@@ -233,7 +233,7 @@ fn package(name: &str, folder: &str) -> Result<Set> {
         modules.insert(path.display().to_string(), text.into());
     }
     let unit = json!({"version": "v1", "modules": modules, "query": format!("[{}]", queries.join(", "))});
-    Ok(Set {
+    Ok(PolicyBenchmark {
         name: name.to_owned(),
         source: FileSource::Path(policies(folder)),
         units: vec![unit],
@@ -244,14 +244,14 @@ fn package(name: &str, folder: &str) -> Result<Set> {
 }
 
 /// Reads files with a template and a Constraint, each as a separate set.
-fn templates(folder: &Path) -> Result<Vec<Set>> {
+fn templates(folder: &Path) -> Result<Vec<PolicyBenchmark>> {
     let mut files: Vec<PathBuf> =
         fs::read_dir(folder)?.map(|entry| entry.map(|entry| entry.path())).collect::<Result<_, _>>()?;
     files.sort();
     files.iter().map(|file| template(file).with_context(|| file.display().to_string())).collect()
 }
 
-fn template(file: &Path) -> Result<Set> {
+fn template(file: &Path) -> Result<PolicyBenchmark> {
     let documents: Vec<Value> = yaml::from_multiple(&fs::read_to_string(file)?)?;
     let [template, constraint] = documents.as_slice() else {
         anyhow::bail!("a template and a Constraint were expected")
@@ -270,7 +270,7 @@ fn template(file: &Path) -> Result<Set> {
     });
     let kinds = constraint["spec"]["match"].get("kinds").map(ToString::to_string);
     let name = template["metadata"]["name"].as_str().context("no name")?.to_owned();
-    Ok(Set {
+    Ok(PolicyBenchmark {
         name,
         source: FileSource::Path(file.to_owned()),
         units: vec![unit],
@@ -287,8 +287,8 @@ fn rego(target: &Value) -> Option<&Value> {
     target.get("rego").map(|_| target).or_else(|| sources.next())
 }
 
-fn together(name: &str, path: &Path, sets: &[Set]) -> Set {
-    Set {
+fn together(name: &str, path: &Path, sets: &[PolicyBenchmark]) -> PolicyBenchmark {
+    PolicyBenchmark {
         name: format!("{} {name}", sets.len()),
         source: FileSource::Path(path.to_owned()),
         units: sets.iter().flat_map(|set| &set.units).cloned().collect(),

@@ -11,7 +11,7 @@ use kaudit::judge::{set::PolicySet, sources::FileSource};
 use kaudit_test_support::objects::{self, Dice, Kind};
 use serde_json::{Map, Value, json};
 
-use crate::{evaluation::Set, peers};
+use crate::{evaluation::PolicyBenchmark, peers};
 
 /// The Pods, Services, role bindings and network policies of the namespace.
 const PODS: usize = 300;
@@ -20,7 +20,7 @@ const BINDINGS: usize = 200;
 const NETWORK_POLICIES: usize = 50;
 
 /// Returns the set of all rules that are on by default.
-pub(crate) fn set() -> Result<Set> {
+pub(crate) fn set() -> Result<PolicyBenchmark> {
     let source = FileSource::Builtin(String::new());
     let loaded = PolicySet::load(std::slice::from_ref(&source))?;
     let rules = loaded.policies.iter().flat_map(|policy| policy.rules.iter().map(|rule| (&policy.name, &rule.name)));
@@ -36,7 +36,7 @@ pub(crate) fn set() -> Result<Set> {
         place[text(&metadata["name"])?] = object.clone();
     }
     let query = format!("[{}]", paths.join(", "));
-    Ok(Set {
+    Ok(PolicyBenchmark {
         name: format!("{} rules of the library, with {} objects to look up", paths.len(), inventory.len()),
         source,
         units: vec![json!({"version": "v1", "modules": modules, "query": query, "data": data})],

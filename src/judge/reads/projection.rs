@@ -146,7 +146,6 @@ struct HashFold;
 
 impl JsonFold for HashFold {
     type FoldedValue = u64;
-    type FoldedName = u64;
 
     fn scalar(self, scalar: JsonScalar<'_>) -> u64 {
         match scalar {

@@ -154,7 +154,6 @@ struct ValueFold<'n>(&'n Cell<bool>);
 
 impl JsonFold for ValueFold<'_> {
     type FoldedValue = Value;
-    type FoldedName = Value;
 
     fn scalar(self, scalar: JsonScalar<'_>) -> Value {
         match scalar {

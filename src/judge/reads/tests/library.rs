@@ -10,7 +10,7 @@ use std::{
 
 use serde_json::Value;
 
-use super::property::{Changes, Seen, Set, hold, rounds, seeds};
+use super::property::{Changes, Seen, TestedPolicies, hold, rounds, seeds};
 use crate::{judge::set::PolicySet, rego::analysis::yaml};
 
 /// Returns the examples next to the checks: good and bad ones, each a manifest in a string.
@@ -43,7 +43,7 @@ fn fields_that_a_library_check_does_not_read_do_not_change_verdicts() {
     let (mut seen, mut silent, mut everything) = (Seen::default(), Vec::new(), BTreeSet::new());
     for (number, file) in checks.iter().filter(|file| is_check(file)).enumerate() {
         let Ok(policies) = PolicySet::load(&[file.clone(), library.join("lib")]) else { continue };
-        let set = Set::new(&file.display().to_string(), policies, &fs::read_to_string(file).unwrap(), false);
+        let set = TestedPolicies::new(&file.display().to_string(), policies, &fs::read_to_string(file).unwrap(), false);
         let all = set.policies.policies.iter().filter(|policy| policy.reads.to_string() == "*");
         everything.extend(all.map(|policy| policy.name.to_string()));
         let mut random = Changes::new(number as u64, &set, &objects);

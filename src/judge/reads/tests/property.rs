@@ -98,8 +98,8 @@ fn job(set: &Arc<PolicySet>, object: &Object) -> Job {
     Job { object, previous: None, deleted: false, namespace: None, policies: Arc::clone(set) }
 }
 
-/// A policy set of the tests.
-pub(super) struct Set {
+/// Policies that are tested with random objects.
+pub(super) struct TestedPolicies {
     name: String,
     pub(super) policies: Arc<PolicySet>,
     /// Words of the rules, used to create objects.
@@ -108,7 +108,7 @@ pub(super) struct Set {
     small: bool,
 }
 
-impl Set {
+impl TestedPolicies {
     pub(super) fn new(name: &str, policies: PolicySet, text: &str, small: bool) -> Self {
         // Fields and strings: words after a dot or a quote.
         let words = text.split(['.', '"']).skip(1).filter_map(|rest| {
@@ -121,16 +121,16 @@ impl Set {
 }
 
 /// Every policy set of the tests.
-fn sets() -> Vec<Set> {
+fn sets() -> Vec<TestedPolicies> {
     let root = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
-    let mut sets = vec![Set::new("policies", PolicySet::load(&[root.join("policies")]).unwrap(), "", false)];
+    let mut sets = vec![TestedPolicies::new("policies", PolicySet::load(&[root.join("policies")]).unwrap(), "", false)];
     for path in std::env::var("KAUDIT_READS_POLICIES").unwrap_or_default().split(':').filter(|path| !path.is_empty()) {
         match PolicySet::load(&[PathBuf::from(path)]) {
             Ok(set) => {
                 for policy in &set.policies {
                     eprintln!("{path}: {} [{}] reads {}", policy.name, policy.matches, policy.reads);
                 }
-                sets.push(Set::new(path, set, "", false));
+                sets.push(TestedPolicies::new(path, set, "", false));
             }
             Err(why) => eprintln!("{path}: {why}"),
         }
@@ -155,12 +155,12 @@ fn sets() -> Vec<Set> {
                 && !set.policies.iter().any(|policy| policy.depends.clock)
             {
                 let name = case["note"].as_str().unwrap_or_default();
-                sets.push(Set::new(name, set, &case.to_string(), false));
+                sets.push(TestedPolicies::new(name, set, &case.to_string(), false));
             }
         }
     }
     let modules = READS.iter().chain(KINDS).map(|case| case.0).chain(TRAPS.iter().copied());
-    sets.extend(modules.map(|module| Set::new(module, load(module), module, true)));
+    sets.extend(modules.map(|module| TestedPolicies::new(module, load(module), module, true)));
     sets
 }
 
@@ -172,7 +172,7 @@ pub(super) struct Changes {
 }
 
 impl Changes {
-    pub(super) fn new(seed: u64, set: &Set, seeds: &[Value]) -> Self {
+    pub(super) fn new(seed: u64, set: &TestedPolicies, seeds: &[Value]) -> Self {
         let mut keys = BTreeSet::new();
         let mut values = Vec::new();
         if !set.small {

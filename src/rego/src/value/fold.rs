@@ -32,15 +32,13 @@ impl PartSelection for All {
 
 /// Turns JSON into something else, from the innermost values outwards.
 pub trait JsonFold: Copy {
-    /// The result for a value.
+    /// The result for a value, and for a key.
     type FoldedValue;
-    /// The result for the name of a field.
-    type FoldedName;
 
     /// Folds a value without parts.
     fn scalar(self, scalar: JsonScalar<'_>) -> Self::FoldedValue;
     /// Folds a key.
-    fn key(self, key: &str) -> Self::FoldedName;
+    fn key(self, key: &str) -> Self::FoldedValue;
     /// Folds an array.
     fn array<E: Error>(
         self,
@@ -49,7 +47,7 @@ pub trait JsonFold: Copy {
     /// Folds an object, whose fields are in the order of the text.
     fn object<E: Error>(
         self,
-        fields: impl Iterator<Item = Result<(Self::FoldedName, Self::FoldedValue), E>>,
+        fields: impl Iterator<Item = Result<(Self::FoldedValue, Self::FoldedValue), E>>,
     ) -> Result<Self::FoldedValue, E>;
 }
 
@@ -157,7 +155,7 @@ impl<'de, S: PartSelection, F: JsonFold> Visitor<'de> for Folded<S, F> {
 struct FoldedKey<S, F>(S, F);
 
 impl<'de, S: PartSelection, F: JsonFold> DeserializeSeed<'de> for FoldedKey<S, F> {
-    type Value = Option<(F::FoldedName, S)>;
+    type Value = Option<(F::FoldedValue, S)>;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
         deserializer.deserialize_str(self)
@@ -165,7 +163,7 @@ impl<'de, S: PartSelection, F: JsonFold> DeserializeSeed<'de> for FoldedKey<S, F
 }
 
 impl<S: PartSelection, F: JsonFold> Visitor<'_> for FoldedKey<S, F> {
-    type Value = Option<(F::FoldedName, S)>;
+    type Value = Option<(F::FoldedValue, S)>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a key")
@@ -182,7 +180,6 @@ struct SkipFold;
 
 impl JsonFold for SkipFold {
     type FoldedValue = ();
-    type FoldedName = ();
 
     fn scalar(self, _: JsonScalar<'_>) {}
 

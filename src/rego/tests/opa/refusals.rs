@@ -35,7 +35,7 @@ struct RefusalKind {
 }
 
 /// Modules that are compiled together, with a description.
-struct Set {
+struct ModuleSet {
     about: String,
     modules: Vec<(String, String)>,
     /// Whether OPA has to refuse them.
@@ -77,7 +77,7 @@ fn around(body: &str, random: &mut Rng) -> String {
     }
 }
 
-fn broken(kind: &RefusalKind, plain: bool, random: &mut Rng) -> Set {
+fn broken(kind: &RefusalKind, plain: bool, random: &mut Rng) -> ModuleSet {
     let rules = match (&kind.rules, &kind.body) {
         (Some(rules), _) => rules.trim_end().to_owned(),
         (None, Some(body)) if plain => format!("r if {{\n\t{}\n}}", body.replace("; ", "\n\t")),
@@ -101,11 +101,11 @@ fn broken(kind: &RefusalKind, plain: bool, random: &mut Rng) -> Set {
         modules.push((name.to_owned(), other.clone()));
     }
     modules.sort();
-    Set { about: kind.about.clone(), modules, broken: plain }
+    ModuleSet { about: kind.about.clone(), modules, broken: plain }
 }
 
 /// Returns modules of random rules; `declared` if their names are declared.
-fn at_random(random: &mut Rng, declared: bool) -> Set {
+fn at_random(random: &mut Rng, declared: bool) -> ModuleSet {
     let count = random.usize(1..6);
     let mut rules: Vec<String> = if declared {
         let mut generator = DeclaredNames::new(random);
@@ -118,12 +118,12 @@ fn at_random(random: &mut Rng, declared: bool) -> Set {
     let main = format!("package broken\n\nimport rego.v1\n\n{}\n", rules.join("\n\n"));
     let other = "package other\n\nimport rego.v1\n\na := {\"a\": 1}\n\nb contains \"x\"\n\ng(x) := x + 1\n";
     let modules = vec![("b/main.rego".to_owned(), main), ("c/other.rego".to_owned(), other.to_owned())];
-    Set { about: "at random".to_owned(), modules, broken: false }
+    ModuleSet { about: "at random".to_owned(), modules, broken: false }
 }
 
 /// Returns the errors of `opa check` for each set.
-fn by_opa(sets: &[Set], version: &str) -> Vec<Vec<Refusal>> {
-    let question = |set: &Set| {
+fn by_opa(sets: &[ModuleSet], version: &str) -> Vec<Vec<Refusal>> {
+    let question = |set: &ModuleSet| {
         let modules: serde_json::Map<_, _> =
             set.modules.iter().map(|(name, text)| (name.clone(), text.as_str().into())).collect();
         serde_json::json!({"version": version, "modules": modules}).to_string()
@@ -141,7 +141,7 @@ fn refusals(modules: &[(String, String)]) -> Vec<Problem> {
 }
 
 /// Returns how kaudit differs from OPA.
-fn difference(set: &Set, theirs: &[Refusal]) -> Option<String> {
+fn difference(set: &ModuleSet, theirs: &[Refusal]) -> Option<String> {
     let found = refusals(&set.modules);
     let ours: BTreeSet<(String, u32)> = found.iter().map(|problem| (problem.file.to_string(), problem.line)).collect();
     let reported = |refusal: &&Refusal| {
@@ -183,7 +183,7 @@ fn difference(set: &Set, theirs: &[Refusal]) -> Option<String> {
 }
 
 /// Returns a set for each policy file below a folder, and one for each folder that has several.
-fn library(folder: &Path) -> Vec<Set> {
+fn library(folder: &Path) -> Vec<ModuleSet> {
     let mut sets = Vec::new();
     let mut modules = Vec::new();
     let mut entries: Vec<_> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
@@ -197,11 +197,11 @@ fn library(folder: &Path) -> Vec<Set> {
             && let Ok(text) = fs::read_to_string(&path)
         {
             modules.push((about.clone(), text.clone()));
-            sets.push(Set { about: about.clone(), modules: vec![(about, text)], broken: false });
+            sets.push(ModuleSet { about: about.clone(), modules: vec![(about, text)], broken: false });
         }
     }
     if modules.len() > 1 {
-        sets.push(Set { about: folder.display().to_string(), modules, broken: false });
+        sets.push(ModuleSet { about: folder.display().to_string(), modules, broken: false });
     }
     sets
 }
@@ -212,7 +212,7 @@ fn is_policy(path: &Path) -> bool {
     name.is_some_and(|name| !name.ends_with("_test") && !name.starts_with("test_"))
 }
 
-fn compare(sets: &[Set], seed: u64) {
+fn compare(sets: &[ModuleSet], seed: u64) {
     let theirs = by_opa(sets, "v1");
     let work = || sets.iter().zip(&theirs).filter_map(|(set, theirs)| difference(set, theirs)).collect::<Vec<_>>();
     let different = on_deep_stack(work);
@@ -241,7 +241,7 @@ fn modules_broken_in_known_ways_are_refused() {
     assert!(kinds.len() > 150, "{}", kinds.len());
     let (seed, count) = (seed(), count());
     let random = &mut Rng::with_seed(seed);
-    let mut sets: Vec<Set> = kinds.iter().map(|kind| broken(kind, true, random)).collect();
+    let mut sets: Vec<ModuleSet> = kinds.iter().map(|kind| broken(kind, true, random)).collect();
     sets.extend((0..count).map(|index| broken(&kinds[index % kinds.len()], false, random)));
     compare(&sets, seed);
 }
@@ -253,7 +253,7 @@ fn random_modules_are_refused_as_by_opa() {
     }
     let (seed, count) = (seed(), count());
     let random = &mut Rng::with_seed(seed);
-    let sets: Vec<Set> = (0..count).map(|index| at_random(random, index % 2 == 0)).collect();
+    let sets: Vec<ModuleSet> = (0..count).map(|index| at_random(random, index % 2 == 0)).collect();
     compare(&sets, seed);
 }
 
@@ -265,7 +265,8 @@ fn real_policies_are_refused_as_by_opa() {
     }
     // The policies of the repository.
     let own = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let mut sets: Vec<Set> = ["policies", "examples"].iter().flat_map(|folder| library(&own.join(folder))).collect();
+    let mut sets: Vec<ModuleSet> =
+        ["policies", "examples"].iter().flat_map(|folder| library(&own.join(folder))).collect();
     assert!(sets.len() > 15, "{}", sets.len());
     if let Some(folder) = std::env::var_os("KAUDIT_TEST_LIBRARY") {
         sets.extend(library(Path::new(&folder)));
@@ -276,7 +277,7 @@ fn real_policies_are_refused_as_by_opa() {
     }
     let (old, new) = (by_opa(&sets, "v0"), by_opa(&sets, "v1"));
     // The positions of errors are compared above; here only whether there are any.
-    let differs = |(set, (old, new)): (&Set, (&Vec<Refusal>, &Vec<Refusal>))| {
+    let differs = |(set, (old, new)): (&ModuleSet, (&Vec<Refusal>, &Vec<Refusal>))| {
         let (found, taken) = (refusals(&set.modules), old.is_empty() || new.is_empty());
         // kaudit parses each file of a folder in its own version, and lacks some builtins.
         let unread = |theirs: &[Refusal]| theirs.iter().any(|refusal| refusal.code == "rego_parse_error");
