@@ -98,7 +98,7 @@ test_writable_system_directories if {
 		"/lib64",
 		"/proc",
 		"/proc/sys",
-		"/root/.ssh",
+		"/root",
 		"/sbin",
 		"/usr/local/bin",
 		"/etc/cni/net.d",
