@@ -78,14 +78,11 @@ impl AppliedFixes {
     }
 }
 
-/// Notes how many results with a fix were not fixed, and which policies have patches that are none.
+/// Notes how many results with a fix were not fixed, and which rules name a fix that is invalid or too long.
 fn note_unfixed(result: &AuditResult, unfixed: usize) {
-    let wrong = result.results.iter().filter_map(|entry| {
-        let why = named_fix(entry)?.1.err()?;
-        Some(format!("details.patch of {}/{} is not a patch: {why}", entry.policy, entry.rule))
-    });
-    for wrong in wrong.collect::<BTreeSet<String>>() {
-        note(&shown_line(&wrong));
+    let wrong: BTreeSet<String> = result.results.iter().filter_map(|entry| named_fix(entry)?.1.err()).collect();
+    for why in wrong {
+        note(&shown_line(&why));
     }
     if unfixed > 0 {
         let results = count(unfixed, "result");
@@ -120,8 +117,8 @@ fn count_fixable(result: &AuditResult) -> usize {
     result.results.iter().filter(|entry| named_fix(entry).is_some()).count()
 }
 
-/// Returns the fix that a violation names, with the location of its object, or why its patch is none. A patch takes
-/// precedence over the value of a field.
+/// Returns the fix that a violation names, or a sentence that says why it names none, with the location of the
+/// object. A patch takes precedence over the value of a field.
 fn named_fix(entry: &Entry) -> Option<(&Location, Result<ResultFix, String>)> {
     // Policies see Secrets without their values, which a fix would write into the manifest.
     let is_secret = entry.resource.kind == "Secret" && entry.resource.group().is_empty();
@@ -129,10 +126,12 @@ fn named_fix(entry: &Entry) -> Option<(&Location, Result<ResultFix, String>)> {
     let location = entry.location.as_ref().filter(|_| is_fixable)?;
     let given = [entry.details.get("patch"), entry.details.get("fix")];
     if given.into_iter().flatten().any(is_shortened) {
-        return Some((location, Err("its value is too long for a result".to_owned())));
+        return Some((location, Err(format!("the fix of {}/{} is too long for a result", entry.policy, entry.rule))));
     }
     if let Some(patch) = entry.details.get("patch") {
-        return Some((location, ObjectPatch::new(patch).map(ResultFix::Patch)));
+        let patch = ObjectPatch::new(patch).map(ResultFix::Patch);
+        let wrong = |why: String| format!("details.patch of {}/{} is not a patch: {why}", entry.policy, entry.rule);
+        return Some((location, patch.map_err(wrong)));
     }
     let fix = ResultFix::Field(entry.field()?.to_owned(), entry.details.get("fix")?.clone());
     Some((location, Ok(fix)))
@@ -179,7 +178,7 @@ fn changes(result: &AuditResult, given: &[ManifestFile]) -> Vec<FileChange> {
         let Some((location, Ok(fix))) = named_fix(entry) else { continue };
         let objects = files.entry(&location.file).or_default();
         let object = objects.entry(location.line).or_insert_with(|| fixed_object(entry, Vec::new()));
-        // Another object may begin on the same line; a next run fixes it.
+        // Another object may begin on the same line; a later round fixes it.
         if object.object == entry.resource {
             object.fixes.push(fix);
         }
