@@ -172,9 +172,7 @@ mod tests {
         assert!(default.is_disjoint(&practices) && default.contains("rbac"));
         assert_eq!(loaded("", Profile::Strict), &default | &practices);
         assert_eq!(loaded("rbac", Profile::Strict), ["rbac".to_owned()].into());
-        if !practices.is_empty() {
-            assert_eq!(loaded(PRACTICES, Profile::Default), practices);
-        }
+        assert_eq!(loaded(PRACTICES, Profile::Default), practices);
     }
 
     #[test]

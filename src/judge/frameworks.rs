@@ -11,6 +11,7 @@ use std::{
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::builtin;
 use crate::{
     model::spelling::nearest,
     rego::{
@@ -20,11 +21,7 @@ use crate::{
 };
 
 /// The tables of the library.
-const TABLES: [&str; 3] = [
-    include_str!("../../policies/frameworks/cis-1.12.yaml"),
-    include_str!("../../policies/frameworks/nsa-1.2.yaml"),
-    include_str!("../../policies/frameworks/pss.yaml"),
-];
+const TABLES: [&str; 3] = ["frameworks/cis-1.12.yaml", "frameworks/nsa-1.2.yaml", "frameworks/pss.yaml"];
 const UNKNOWN: &str = "no framework has this name";
 
 /// The ids of controls, by framework.
@@ -91,8 +88,9 @@ impl FrameworkTable {
 
 fn tables() -> &'static [FrameworkTable] {
     static TABLES_BY_NAME: LazyLock<Vec<FrameworkTable>> = LazyLock::new(|| {
-        let table = |text: &&str| -> Option<Vec<FrameworkTable>> {
-            let named = yaml::single(text, YamlDialect::Settings).and_then(|root| root.deserialize()).ok()?;
+        let table = |path: &&str| -> Option<Vec<FrameworkTable>> {
+            let named =
+                yaml::single(builtin::file(path)?, YamlDialect::Settings).and_then(|root| root.deserialize()).ok()?;
             let named: BTreeMap<String, FrameworkTable> = named;
             Some(named.into_iter().map(|(name, table)| FrameworkTable { name, ..table }).collect())
         };

@@ -253,8 +253,7 @@ fn compile_all(
         }
         let given = of_source.parameters(&policies);
         for unit in &mut units {
-            let set = parameters::set(unit, &data, &given);
-            problems.extend(set.err().map(|why| Problem::refused(&"rules".into(), why.to_string())));
+            problems.extend(parameters::set(unit, &data, &given).err());
         }
         frameworks.extend(kubescape.framework_names(&options.frameworks));
         let mut of_kubescape = controls::load(&kubescape, &options.frameworks, limits, problems);

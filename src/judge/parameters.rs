@@ -22,6 +22,8 @@ use crate::{
 
 /// The key below `data`.
 pub(crate) const DOCUMENT: &str = "parameters";
+/// The setting that problems of values are reported for.
+const SETTING: &str = "rules";
 /// The types that a schema may name.
 const TYPES: [&str; 6] = ["array", "boolean", "integer", "number", "object", "string"];
 
@@ -106,9 +108,6 @@ pub(super) fn problems(
     problems
 }
 
-/// The setting that problems of values are reported for.
-const SETTING: &str = "rules";
-
 fn errors(schema: &Value, name: &str, value: &Value) -> Vec<SchemaError> {
     violations(&schema.clone().into(), &value.clone().into(), name)
 }
@@ -155,7 +154,7 @@ fn mistake(schema: &Value) -> Option<String> {
 ///
 /// # Errors
 /// If a value cannot be represented in Rego.
-pub(super) fn set(unit: &mut Unit, data: &Data, given: &ParameterValues) -> Result<(), serde_json::Error> {
+pub(super) fn set(unit: &mut Unit, data: &Data, given: &ParameterValues) -> Result<(), Problem> {
     if given.is_empty() {
         return Ok(());
     }
@@ -165,8 +164,9 @@ pub(super) fn set(unit: &mut Unit, data: &Data, given: &ParameterValues) -> Resu
         own.extend(values.clone());
         document.insert(id.clone(), own.into());
     }
-    let document = (RegoValue::from(DOCUMENT), value::from_tree(document.into())?);
-    unit.evaluator = unit.evaluator.with_data([document]);
+    let document = value::from_tree(document.into());
+    let document = document.map_err(|error| Problem::refused(&SETTING.into(), error.to_string()))?;
+    unit.evaluator = unit.evaluator.with_data([(RegoValue::from(DOCUMENT), document)]);
     Ok(())
 }
 

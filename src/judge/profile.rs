@@ -46,9 +46,8 @@ impl Profile {
     /// Returns the sources that it makes of the named ones: with `strict`, the whole library includes the parts that are
     /// off by default.
     pub(crate) fn sources(self, named: &[FileSource]) -> Vec<FileSource> {
-        let has_library = named.contains(&FileSource::builtin()) && !builtin::part(builtin::PRACTICES).is_empty();
-        let practices =
-            (self == Self::Strict && has_library).then(|| FileSource::Builtin(builtin::PRACTICES.to_owned()));
+        let is_extended = self == Self::Strict && named.contains(&FileSource::builtin());
+        let practices = is_extended.then(|| FileSource::Builtin(builtin::PRACTICES.to_owned()));
         named.iter().cloned().chain(practices).collect()
     }
 }

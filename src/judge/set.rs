@@ -38,7 +38,7 @@ pub struct PolicySet {
     /// The digest of its sources.
     pub digest: Digest,
     /// The profile of the builtin library; `None` if it is not one of the sources.
-    pub profile: Option<Profile>,
+    pub(crate) profile: Option<Profile>,
     /// All files that were read, including refused ones, each with the index of its source.
     pub(crate) files: BTreeMap<Arc<str>, usize>,
     /// The sources that own the packages.
@@ -67,6 +67,11 @@ pub struct PolicySet {
 }
 
 impl PolicySet {
+    /// Returns the profile of the builtin library if it is used, and the profile is not the default.
+    pub(crate) fn shown_profile(&self) -> Option<Profile> {
+        self.profile.filter(|profile| *profile != Profile::default())
+    }
+
     /// Returns the set if nothing was refused.
     ///
     /// # Errors

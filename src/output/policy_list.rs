@@ -159,11 +159,10 @@ impl PolicyList {
         let (digest, bundles) = (policies.digest.to_string(), policies.bundles.clone());
         let (not_judged, left_out) = (policies.unjudged.clone(), policies.left_out.clone());
         let summary = PolicyCounts { controls: ControlCounts::of(&list.policies, &not_judged), ..list.summary };
-        let profile = policies.profile.filter(|profile| *profile != Profile::Default);
         let frameworks = ListedFramework::chosen(policies);
         Self {
             digest,
-            profile,
+            profile: policies.shown_profile(),
             up_to_date: newer.is_none(),
             frameworks,
             bundles,

@@ -133,11 +133,11 @@ pub(super) fn by_choice(result: &AuditResult) -> Vec<String> {
     let (by_setting, by_reason): (Vec<&SkippedRule>, Vec<_>) =
         result.skipped_rules.iter().partition(|rule| rule.reason.is_none());
     if !by_setting.is_empty() {
-        let rules = by_setting;
-        let named: Vec<String> = rules.iter().take(NAMED_RULES).map(|rule| shown_line(&rule.to_string())).collect();
-        let more = rules.len().saturating_sub(NAMED_RULES);
+        let named: Vec<String> =
+            by_setting.iter().take(NAMED_RULES).map(|rule| shown_line(&rule.to_string())).collect();
+        let more = by_setting.len().saturating_sub(NAMED_RULES);
         let more = if more == 0 { String::new() } else { format!(" and {more} more") };
-        choices.push(format!("{} switched off ({}{more})", count(rules.len(), "rule"), named.join(", ")));
+        choices.push(format!("{} switched off ({}{more})", count(by_setting.len(), "rule"), named.join(", ")));
     }
     let mut reasons: BTreeMap<&str, usize> = BTreeMap::new();
     for reason in by_reason.iter().filter_map(|rule| rule.reason.as_deref()) {

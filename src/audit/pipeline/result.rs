@@ -11,7 +11,7 @@ use crate::{
         result::{AuditResult, Entry, KIND, PolicySummary, Summary},
     },
     cluster::identity::API_VERSION,
-    judge::{policy::Policy, profile::Profile, rule::Rule},
+    judge::{policy::Policy, rule::Rule},
     model::object::ObjectRef,
 };
 
@@ -60,7 +60,7 @@ impl Pipeline {
             bundles: set.bundles.clone(),
             refused: set.refused().cloned().collect(),
             not_judged: set.unjudged.clone(),
-            profile: set.profile.filter(|profile| *profile != Profile::Default),
+            profile: set.shown_profile(),
             skipped_rules: set.rule_changes.skipped.clone(),
             min_severity: set.rule_changes.min_severity,
             excluded_namespaces: objects.excluded_namespaces(),

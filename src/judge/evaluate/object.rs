@@ -55,13 +55,9 @@ impl ObjectEvaluation<'_> {
         let evaluated =
             evaluated.filter(|(rule, (entrypoint, _))| is_evaluated(*rule) && entrypoint.kinds.contain(kind));
         for (rule, (entrypoint, answer)) in evaluated {
-            let is_absent = |answer: &Result<Answer, Failure>| {
-                is_complete(entrypoint)
-                    && answer
-                        .as_ref()
-                        .is_ok_and(|answer| (group.dialect.findings)(entrypoint, &answer.value).is_empty())
-            };
-            if let Some(why) = self.unread(query, group, rule).filter(|_| !is_absent(answer)) {
+            let has_passed = |answer: &Answer| (group.dialect.findings)(entrypoint, &answer.value).is_empty();
+            let is_passed = || is_complete(entrypoint) && answer.as_ref().is_ok_and(has_passed);
+            if let Some(why) = self.unread(query, group, rule).filter(|_| !is_passed()) {
                 let Entrypoint { policy, rule, .. } = entrypoint;
                 self.results.push_undecided(error(policy, &rule.name, rule.source.clone(), &why));
                 continue;
@@ -89,7 +85,7 @@ impl ObjectEvaluation<'_> {
         let is_for = |index: usize| group.entrypoints.get(index).is_none_or(|rule| rule.kinds.contain(kind));
         let wanted = query.rules.iter().copied().filter(|index| part.evaluates(group, *index) && is_for(*index));
         let is_evaluated = |index: &usize| {
-            group.entrypoints.get(*index).is_some_and(is_complete) || query.unread(*index, self.namespace).is_none()
+            query.unread(*index, self.namespace).is_none() || group.entrypoints.get(*index).is_some_and(is_complete)
         };
         let wanted: Vec<usize> = wanted.filter(is_evaluated).collect();
         if let Ok(all) = unit.rules(group, &wanted, input) {
