@@ -1,7 +1,7 @@
 //! The manifests on the pages of the rules: `examples` in the tests of each package of the library.
 //!
 //! They are evaluated as in a check of one file, together with the objects and parameters that an example names. So a page
-//! cannot show a violation that is none, or a correction that does not help.
+//! cannot show a violation that no rule reports, or a correction that does not help.
 
 use std::{fs, path::Path};
 

@@ -89,7 +89,7 @@ impl Coverage {
         self.state != State::Excluded && (self.state != State::Synced || !self.message.is_empty())
     }
 
-    /// Whether the kind is forbidden, which is accepted.
+    /// Whether the kind is forbidden, but not needed.
     pub fn is_unneeded(&self) -> bool {
         self.message.starts_with(UNNEEDED)
     }

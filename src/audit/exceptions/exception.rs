@@ -233,7 +233,7 @@ impl Exception {
     /// Returns the exception for a component, with the rules that every component may violate.
     ///
     /// # Errors
-    /// Names a kind that is no pattern of kinds.
+    /// Names a kind of the component that is not a valid pattern.
     pub(super) fn of_component(component: SystemComponent, common: &[PolicyRules]) -> Result<Self, String> {
         let SystemComponent { name, kinds, namespaces, names, rules, reason } = component;
         let own = (!rules.is_empty()).then(|| PolicyRules { name: "*".into(), rules });
