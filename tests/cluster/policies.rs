@@ -8,10 +8,7 @@ use std::sync::{
     atomic::{AtomicBool, Ordering},
 };
 
-use axum::{
-    http::{StatusCode, header, request::Parts},
-    response::IntoResponse as _,
-};
+use axum::http::{StatusCode, request::Parts};
 use kaudit_controlplane::{ControlPlane, Options, require, shared};
 use serde_json::{Value, json};
 
@@ -235,9 +232,7 @@ fn refuses(request: &Parts, plural: &str) -> Act {
     } else {
         (StatusCode::FORBIDDEN, "Forbidden")
     };
-    let status = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": reason, "code": code.as_u16(),
-        "message": format!("{plural} cannot be listed")});
-    Act::Answer((code, [(header::CONTENT_TYPE, "application/json")], status.to_string()).into_response())
+    Act::refuse(code, reason, &format!("{plural} cannot be listed"))
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

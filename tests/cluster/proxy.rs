@@ -31,6 +31,16 @@ pub(crate) enum Act {
     Answer(Response),
 }
 
+impl Act {
+    /// Answers with the status of a failed request, as the API server does.
+    pub(crate) fn refuse(code: StatusCode, reason: &str, message: &str) -> Self {
+        let status = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": reason,
+            "code": code.as_u16(), "message": message});
+        let answer = (code, [(header::CONTENT_TYPE, "application/json")], status.to_string());
+        Self::Answer(answer.into_response())
+    }
+}
+
 /// Determines how each request is handled.
 type ProxyRule = dyn Fn(&Parts) -> Act + Send + Sync;
 

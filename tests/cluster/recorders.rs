@@ -9,11 +9,11 @@ use std::{
 };
 
 use axum::{
-    http::{StatusCode, header, request::Parts},
+    http::{StatusCode, request::Parts},
     response::IntoResponse as _,
 };
 use kaudit_controlplane::{ControlPlane, Options, require};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::{
     kubectl::until_condition,
@@ -27,10 +27,7 @@ fn fails(request: &Parts, resource: &str) -> Act {
     if !request.uri.path().ends_with(resource) || request.method != "GET" {
         return Act::Pass;
     }
-    let status = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "InternalError", "code": 500,
-        "message": "the conversion webhook is down"});
-    let answer = (StatusCode::INTERNAL_SERVER_ERROR, [(header::CONTENT_TYPE, "application/json")], status.to_string());
-    Act::Answer(answer.into_response())
+    Act::refuse(StatusCode::INTERNAL_SERVER_ERROR, "InternalError", "the conversion webhook is down")
 }
 
 async fn objects(plane: &ControlPlane, namespace: &str, kind: &str) -> Vec<Value> {
@@ -186,10 +183,7 @@ async fn a_finished_run_reports_failed_writes() {
         if request.method == "GET" {
             return Act::Pass;
         }
-        let status = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "Forbidden", "code": 403,
-            "message": "you may not write here"});
-        let answer = (StatusCode::FORBIDDEN, [(header::CONTENT_TYPE, "application/json")], status.to_string());
-        Act::Answer(answer.into_response())
+        Act::refuse(StatusCode::FORBIDDEN, "Forbidden", "you may not write here")
     };
     let proxy = Proxy::start(&plane, refused).await;
     let policies = directory.path().to_str().unwrap();

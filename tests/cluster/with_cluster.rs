@@ -6,10 +6,7 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-use axum::{
-    http::{StatusCode, header},
-    response::IntoResponse as _,
-};
+use axum::http::StatusCode;
 use kaudit_controlplane::{ControlPlane, require, shared};
 use serde_json::{Value, json};
 
@@ -65,8 +62,13 @@ fn manifests(namespace: &str) -> String {
     .join("---\n")
 }
 
-/// A namespace with objects, and a folder with the policy and the manifests.
-async fn prepared(plane: &ControlPlane) -> (String, tempfile::TempDir) {
+/// Returns the control plane, a namespace with objects, and a folder with the policy and the manifests; `None` if there is
+/// no control plane.
+async fn prepared() -> Option<(&'static ControlPlane, String, tempfile::TempDir)> {
+    if !require() {
+        return None;
+    }
+    let plane = shared().await;
     let namespace = plane.temp_namespace("with-cluster").await.unwrap();
     plane.kubectl(&["label", "namespace", &namespace, "team=shop"]).await.unwrap();
     let objects = format!(
@@ -76,7 +78,7 @@ async fn prepared(plane: &ControlPlane) -> (String, tempfile::TempDir) {
     );
     plane.apply(&objects).await.unwrap();
     let folder = policies(&[("policies/pods.rego", POLICY), ("manifests.yaml", &manifests(&namespace))]);
-    (namespace, folder)
+    Some((plane, namespace, folder))
 }
 
 async fn check(kubeconfig: &Path, folder: &Path, arguments: &[&str]) -> Ended {
@@ -105,11 +107,7 @@ fn of_each(messages: &[&str], others: &[(&str, &str)]) -> BTreeSet<(String, Stri
 
 #[tokio::test(flavor = "multi_thread")]
 async fn objects_of_the_cluster_serve_lookups_and_only_manifests_are_checked() {
-    if !require() {
-        return;
-    }
-    let plane = shared().await;
-    let (namespace, folder) = prepared(plane).await;
+    let Some((plane, namespace, folder)) = prepared().await else { return };
     let lists: Arc<Mutex<BTreeSet<String>>> = Arc::default();
     let seen = Arc::clone(&lists);
     let proxy = Proxy::start(plane, move |request| {
@@ -153,19 +151,12 @@ async fn objects_of_the_cluster_serve_lookups_and_only_manifests_are_checked() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn lookups_that_cannot_be_read_are_errors_and_the_result_is_incomplete() {
-    if !require() {
-        return;
-    }
-    let plane = shared().await;
-    let (namespace, folder) = prepared(plane).await;
+    let Some((plane, namespace, folder)) = prepared().await else { return };
     let proxy = Proxy::start(plane, |request| {
         if !request.uri.path().ends_with("/serviceaccounts") {
             return Act::Pass;
         }
-        let status =
-            json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "Forbidden", "code": 403});
-        let answer = (StatusCode::FORBIDDEN, [(header::CONTENT_TYPE, "application/json")], status.to_string());
-        Act::Answer(answer.into_response())
+        Act::refuse(StatusCode::FORBIDDEN, "Forbidden", "")
     })
     .await;
     // Without violations, so that the exit code shows that the result is incomplete.
