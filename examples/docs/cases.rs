@@ -8,7 +8,7 @@ use std::{fs, path::Path};
 use anyhow::{Context as _, Result, ensure};
 use kaudit::{
     judge::{rule::Rule, set::PolicySet},
-    rego::{Evaluator, File, Form, Limits, Policies, Value},
+    rego::{File, Form, Limits, Policies, Value},
 };
 use serde_json::Value as Json;
 
@@ -27,11 +27,11 @@ pub(crate) struct RuleExample {
     pub(crate) result: Json,
 }
 
-/// The library with its tests.
-pub(crate) struct TestedLibrary(Evaluator);
+/// The evaluated examples of the library, by policy and rule.
+pub(crate) struct TestedLibrary(Json);
 
 impl TestedLibrary {
-    /// Loads the library in `folder`, and prepares its rules and examples.
+    /// Loads the library in `folder`, and evaluates its examples.
     pub(crate) fn load(folder: &Path, library: &PolicySet) -> Result<Self> {
         let mut files = Vec::new();
         read(folder, &mut files)?;
@@ -40,7 +40,9 @@ impl TestedLibrary {
             + &rules.map(|(policy, rule)| evaluated(policy, rule)).collect::<String>();
         files.push(File::new("examples.rego".into(), Form::Rego, module));
         let policies = Policies::load(files, &Limits::default())?;
-        Ok(Self(policies.prepare(&[vec![EXAMPLES.to_owned()]])?))
+        let path = vec![EXAMPLES.to_owned()];
+        let examples = policies.prepare(std::slice::from_ref(&path))?.value(&path, &Value::Undefined)?;
+        Ok(Self(json(&examples)?))
     }
 
     /// Returns the example of a rule.
@@ -48,8 +50,7 @@ impl TestedLibrary {
     /// # Errors
     /// If there is none, or if the rule has other results for it.
     pub(crate) fn example(&self, policy: &str, rule: &str) -> Result<RuleExample> {
-        let examples = json(&self.0.value(&vec![EXAMPLES.to_owned()], &Value::Undefined)?)?;
-        let example = &examples["of"][format!("{policy}/{rule}")];
+        let example = &self.0["of"][format!("{policy}/{rule}")];
         let [violating, correct, parameters] =
             ["violating", "correct", "parameters"].map(|which| example[which].clone());
         ensure!(violating.is_object() && correct.is_object(), "data.{policy}_test.examples has none of {rule}");
