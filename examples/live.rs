@@ -37,6 +37,20 @@ spec:
         securityContext: {allowPrivilegeEscalation: false, capabilities: {drop: [ALL]}}
 "#;
 
+/// The parts of the library that the documents show results of.
+const PARTS: [&str; 10] = [
+    "deprecated_apis",
+    "images",
+    "ingress",
+    "pod_security",
+    "probes",
+    "rbac",
+    "resources",
+    "secrets",
+    "service_accounts",
+    "services",
+];
+
 #[tokio::main]
 async fn main() -> Result<()> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
@@ -54,12 +68,9 @@ async fn main() -> Result<()> {
     let kubeconfig = account.kubeconfig_path().display().to_string();
     print_step("Run kaudit check with the chart's ServiceAccount; its lines start with a timestamp")?;
     let record = "--record=events,reports,status";
-    // The parts that the documents show results of.
-    let parts = ["deprecated_apis", "images", "ingress", "pod_security", "probes", "rbac", "resources", "secrets"];
-    let parts =
-        parts.into_iter().chain(["service_accounts", "services"]).map(|part| format!("--policies=builtin:{part}"));
+    let policies = PARTS.map(|part| OsString::from(format!("--policies=builtin:{part}")));
     let arguments = ["kaudit", "check", record, "--skip-rule=SA-03", "--log-level=error", "--kubeconfig", &kubeconfig];
-    let arguments = arguments.into_iter().map(OsString::from).chain(parts.map(OsString::from));
+    let arguments = arguments.map(OsString::from).into_iter().chain(policies);
     let kaudit::cli::Subcommand::Check(check) = kaudit::cli::config::load(arguments)? else {
         bail!("not the command check")
     };

@@ -49,6 +49,14 @@ pub(crate) struct PolicyBenchmark {
     pub(crate) inventory: Vec<Value>,
 }
 
+impl PolicyBenchmark {
+    /// Returns policies that look up nothing.
+    fn new(name: String, path: PathBuf, units: Vec<Value>, kinds: Vec<Option<String>>) -> Self {
+        let source = FileSource::Path(path);
+        Self { name, source, units, kinds, object: objects::object, inventory: Vec::new() }
+    }
+}
+
 /// The times of one benchmark, in microseconds per object, and of loading it.
 struct Row {
     name: String,
@@ -233,14 +241,7 @@ fn package(name: &str, folder: &str) -> Result<PolicyBenchmark> {
         modules.insert(path.display().to_string(), text.into());
     }
     let unit = json!({"version": "v1", "modules": modules, "query": format!("[{}]", queries.join(", "))});
-    Ok(PolicyBenchmark {
-        name: name.to_owned(),
-        source: FileSource::Path(policies(folder)),
-        units: vec![unit],
-        kinds: vec![None],
-        object: objects::object,
-        inventory: Vec::new(),
-    })
+    Ok(PolicyBenchmark::new(name.to_owned(), policies(folder), vec![unit], vec![None]))
 }
 
 /// Reads files with a template and a Constraint, each as a separate set.
@@ -270,14 +271,7 @@ fn template(file: &Path) -> Result<PolicyBenchmark> {
     });
     let kinds = constraint["spec"]["match"].get("kinds").map(ToString::to_string);
     let name = template["metadata"]["name"].as_str().context("no name")?.to_owned();
-    Ok(PolicyBenchmark {
-        name,
-        source: FileSource::Path(file.to_owned()),
-        units: vec![unit],
-        kinds: vec![kinds],
-        object: objects::object,
-        inventory: Vec::new(),
-    })
+    Ok(PolicyBenchmark::new(name, file.to_owned(), vec![unit], vec![kinds]))
 }
 
 /// Returns the part of a template with its Rego.
@@ -288,14 +282,9 @@ fn rego(target: &Value) -> Option<&Value> {
 }
 
 fn together(name: &str, path: &Path, sets: &[PolicyBenchmark]) -> PolicyBenchmark {
-    PolicyBenchmark {
-        name: format!("{} {name}", sets.len()),
-        source: FileSource::Path(path.to_owned()),
-        units: sets.iter().flat_map(|set| &set.units).cloned().collect(),
-        kinds: sets.iter().flat_map(|set| &set.kinds).cloned().collect(),
-        object: objects::object,
-        inventory: Vec::new(),
-    }
+    let units = sets.iter().flat_map(|set| &set.units).cloned().collect();
+    let kinds = sets.iter().flat_map(|set| &set.kinds).cloned().collect();
+    PolicyBenchmark::new(format!("{} {name}", sets.len()), path.to_owned(), units, kinds)
 }
 
 /// Writes each template from a checkout of the library that is in Rego only, applies to Pods and has no lookups, with
