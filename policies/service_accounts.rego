@@ -27,7 +27,7 @@ warn_default_token contains result if {
 	accounts.name(spec) == "default"
 	not spec.automountServiceAccountToken == false
 	not accounts.is_disabled_by_account(spec)
-	not accounts.is_static
+	not data.lib.workload.is_static
 	result := data.lib.workload.pod_flaw(
 		"automountServiceAccountToken", accounts.automount(spec),
 		"pod has a token of the default ServiceAccount: set automountServiceAccountToken: false or a serviceAccountName",
@@ -63,7 +63,7 @@ deny_powerful_pod contains result if {
 holds_token(spec) if {
 	not spec.automountServiceAccountToken == false
 	not accounts.is_disabled_by_account(spec)
-	not accounts.is_static
+	not data.lib.workload.is_static
 }
 
 holds_token(_) if accounts.mounts_token

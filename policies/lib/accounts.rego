@@ -40,7 +40,3 @@ mounts_token if {
 	some mount in container.spec.volumeMounts
 	mount.mountPath == "/var/run/secrets/kubernetes.io/serviceaccount"
 }
-
-# METADATA
-# description: Whether the input is a static pod of the kubelet. Such pods have no ServiceAccount.
-is_static if data.lib.workload.holder.metadata.annotations["kubernetes.io/config.mirror"]

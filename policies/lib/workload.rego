@@ -30,6 +30,10 @@ holder := input if {
 spec := holder.spec if is_object(holder.spec)
 
 # METADATA
+# description: Whether the input is the API server's copy of a static pod. Such pods have no ServiceAccount.
+is_static if holder.metadata.annotations["kubernetes.io/config.mirror"]
+
+# METADATA
 # description: |
 #   Whether a built-in controller made the input from a template. Its owner has the same results, so an expensive rule need not be
 #   evaluated for it.

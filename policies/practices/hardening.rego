@@ -82,9 +82,7 @@ warn_bare_pod contains result if {
 	input.apiVersion == "v1"
 	data.lib.selectors.given(input.spec, "restartPolicy", "Always") == "Always"
 	not data.lib.workload.is_owned(input)
-
-	# The API server's copy of a static pod.
-	not input.metadata.annotations["kubernetes.io/config.mirror"]
+	not data.lib.workload.is_static
 	result := {
 		"msg": "pod has no controller that replaces it: create it by a Deployment, StatefulSet or DaemonSet",
 		"details": {"field": "kind", "value": "Pod"},
