@@ -25,9 +25,7 @@ import data.lib.rights
 warn_default_token contains result if {
 	spec := data.lib.workload.spec
 	accounts.name(spec) == "default"
-	not spec.automountServiceAccountToken == false
-	not accounts.is_disabled_by_account(spec)
-	not data.lib.workload.is_static
+	gets_token(spec)
 	result := data.lib.workload.pod_flaw(
 		"automountServiceAccountToken", accounts.automount(spec),
 		"pod has a token of the default ServiceAccount: set automountServiceAccountToken: false or a serviceAccountName",
@@ -60,13 +58,16 @@ deny_powerful_pod contains result if {
 	result := object.union(found, {"details": {"role": role}})
 }
 
-holds_token(spec) if {
+holds_token(spec) if gets_token(spec)
+
+holds_token(_) if accounts.mounts_token
+
+# Neither the pod nor its ServiceAccount disables the token.
+gets_token(spec) if {
 	not spec.automountServiceAccountToken == false
 	not accounts.is_disabled_by_account(spec)
 	not data.lib.workload.is_static
 }
-
-holds_token(_) if accounts.mounts_token
 
 # The ClusterRoles that a ServiceAccount of the input's namespace has in the whole cluster. This is evaluated for every pod, so
 # it compares the name first, and reads only the roles that it finds.
