@@ -86,12 +86,8 @@ has_port(selector, name, protocol) if {
 serving(spec) := [container |
 	some list in ["containers", "initContainers"]
 	some container in spec[list]
-	is_serving(list, container)
+	data.lib.workload.is_main({"list": list, "spec": container})
 ]
-
-is_serving("containers", _)
-
-is_serving("initContainers", container) if container.restartPolicy == "Always"
 
 protocol_of(port) := protocol if {
 	protocol := port.protocol
