@@ -271,10 +271,8 @@ is_missing_role(role) if {
 	role.kind == "Role"
 	not lib.is_builtin_name(role.name)
 	role.name != "extension-apiserver-authentication-reader"
-	not has_role(role.name)
+	not data.lib.neighbours.is_beside("rbac.authorization.k8s.io/v1", "Role", role.name)
 }
-
-has_role(name) if data.lib.neighbours.in_namespace("rbac.authorization.k8s.io/v1", "Role")[name]
 
 has_account(namespace, name) if data.lib.neighbours.of_namespace(namespace, "v1", "ServiceAccount")[name]
 
