@@ -15,7 +15,7 @@ beside := of_namespace(input.metadata.namespace) if {
 
 # METADATA
 # description: The pods and workloads in a namespace; the empty string means manifests without one.
-of_namespace(namespace) := {entry(kind, item, pod_of(kind, item)) |
+of_namespace(namespace) := {entry(kind, item) |
 	some kind in kinds
 	some item in objects(namespace, kind)
 }
@@ -30,7 +30,7 @@ running_in(namespace) := {found |
 	some item in objects(namespace, kind)
 	not is_of_workload(item)
 	not is_idle(kind, item)
-	found := object.union(entry(kind, item, pod_of(kind, item)), {"creator": creator(kind, item)})
+	found := object.union(entry(kind, item), {"creator": creator(kind, item)})
 }
 
 # METADATA
@@ -92,12 +92,14 @@ pod_of(kind, item) := item if {
 	kind == "CronJob"
 } else := item.spec.template
 
-entry(kind, item, pod) := {
+entry(kind, item) := {
 	"kind": kind,
 	"name": item.metadata.name,
 	"labels": data.lib.selectors.labels(object.get(pod, "metadata", {})),
 	"annotations": object.get(pod, ["metadata", "annotations"], {}),
 	"spec": pod.spec,
+} if {
+	pod := pod_of(kind, item)
 }
 
 controller(item) := [owner | some owner in item.metadata.ownerReferences; owner.controller == true][0]
