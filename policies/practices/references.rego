@@ -64,7 +64,7 @@ warn_conflicting_rule contains result if {
 	not is_canary(input)
 	not class_of(input) in {"alb", "gce", "gce-internal"}
 	some result in data.lib.results.once([flaw |
-		some other in ingresses
+		some other in data.lib.neighbours.everywhere("networking.k8s.io/v1", "Ingress")
 		class_of(other) == class_of(input)
 		identity(other) != identity(input)
 		not is_canary(other)
@@ -103,12 +103,7 @@ is_for_all if input.spec.namespaceSelector.any == true
 
 services contains service if {
 	is_for_all
-	service := data.inventory.namespace[_].v1.Service[_]
-}
-
-services contains service if {
-	is_for_all
-	service := data.inventory.cluster.v1.Service[_]
+	some service in data.lib.neighbours.everywhere("v1", "Service")
 }
 
 services contains service if {
@@ -124,10 +119,6 @@ pods contains item if {
 namespaces := {name | some name in input.spec.namespaceSelector.matchNames} if {
 	count(input.spec.namespaceSelector.matchNames) > 0
 } else := {object.get(input.metadata, "namespace", "")}
-
-ingresses contains data.inventory.namespace[_]["networking.k8s.io/v1"].Ingress[_]
-
-ingresses contains data.inventory.cluster["networking.k8s.io/v1"].Ingress[_]
 
 is_canary(ingress) if ingress.metadata.annotations["nginx.ingress.kubernetes.io/canary"] == "true"
 

@@ -294,6 +294,7 @@ claims contains {"spec": template.spec, "path": sprintf("spec.volumeClaimTemplat
 
 is_bound(spec) if is_name(spec.volumeName)
 
-has_volume(class) if data.inventory.cluster.v1.PersistentVolume[_].spec.storageClassName == class
-
-has_volume(class) if data.inventory.namespace[_].v1.PersistentVolume[_].spec.storageClassName == class
+has_volume(class) if {
+	some volume in data.lib.neighbours.everywhere("v1", "PersistentVolume")
+	volume.spec.storageClassName == class
+}
