@@ -28,7 +28,7 @@ of_namespace(namespace) := {entry(kind, item) |
 running_in(namespace) := {found |
 	some kind in kinds
 	some item in objects(namespace, kind)
-	not is_of_workload(item)
+	not data.lib.workload.is_of_workload(item)
 	not is_idle(kind, item)
 	found := object.union(entry(kind, item), {"creator": creator(kind, item)})
 }
@@ -103,12 +103,6 @@ entry(kind, item) := {
 }
 
 controller(item) := [owner | some owner in item.metadata.ownerReferences; owner.controller == true][0]
-
-is_of_workload(item) if {
-	owner := controller(item)
-	owner.kind in (data.lib.workload.template_kinds | {"CronJob"})
-	owner.apiVersion in data.lib.workload.versions
-}
 
 is_idle(_, item) if item.spec.replicas == 0
 

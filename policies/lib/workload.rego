@@ -37,8 +37,12 @@ is_static if holder.metadata.annotations["kubernetes.io/config.mirror"]
 # description: |
 #   Whether a built-in controller made the input from a template. Its owner has the same results, so an expensive rule need not be
 #   evaluated for it.
-is_generated if {
-	some owner in input.metadata.ownerReferences
+is_generated if is_of_workload(input)
+
+# METADATA
+# description: Whether a built-in controller made an object from a template.
+is_of_workload(item) if {
+	some owner in item.metadata.ownerReferences
 	owner.controller == true
 	owner.kind in (template_kinds | {"CronJob"})
 	owner.apiVersion in versions
