@@ -328,10 +328,13 @@ fn the_controls_of_a_framework_are_listed_with_their_rules() {
     let list = |arguments: &[&str]| kaudit(folder.path(), &[&["policies"], arguments].concat());
     assert_cmd_snapshot!("framework_cis", list(&["builtin:rbac", "team", "--framework", "cis"]));
     assert_cmd_snapshot!("framework_own", list(&["team", "--framework", "acme"]));
-    assert_cmd_snapshot!(
-        "framework_json",
-        list(&["builtin:pod_security", "--framework", "pss:baseline", "-o", "json"])
-    );
+    // The library's digest changes with each of its files.
+    insta::with_settings!({ filters => [("[0-9a-f]{64}", "DIGEST")] }, {
+        assert_cmd_snapshot!(
+            "framework_json",
+            list(&["builtin:pod_security", "--framework", "pss:baseline", "-o", "json"])
+        );
+    });
     for unknown in ["ciss", "pss:basline", "acm", "zzz"] {
         assert_cmd_snapshot!(
             format!("framework_unknown_{}", unknown.replace(':', "_")),
