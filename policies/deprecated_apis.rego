@@ -20,7 +20,7 @@ deny_removed_version contains result if {
 	[minor, replacement, source] := of_manifest
 	minor <= release
 	result := found(
-		sprintf("no Kubernetes since 1.%d serves %s %s: %s", [minor, input.apiVersion, input.kind, instead(replacement)]),
+		sprintf("Kubernetes 1.%d removed %s %s: %s", [minor, input.apiVersion, input.kind, instead(replacement)]),
 		"apiVersion", input.apiVersion, [minor, replacement, source],
 	)
 }

@@ -44,7 +44,7 @@ test_gone if {
 test_result if {
 	found := data.deprecated_apis.deny_removed_version with input as manifest("batch/v1beta1", "CronJob")
 	found == {{
-		"msg": "no Kubernetes since 1.25 serves batch/v1beta1 CronJob: use batch/v1",
+		"msg": "Kubernetes 1.25 removed batch/v1beta1 CronJob: use batch/v1",
 		"details": {
 			"field": "apiVersion",
 			"value": "batch/v1beta1",
@@ -56,7 +56,7 @@ test_result if {
 }
 
 test_nothing_instead if {
-	want := {"no Kubernetes since 1.25 serves policy/v1beta1 PodSecurityPolicy: there is no replacement"}
+	want := {"Kubernetes 1.25 removed policy/v1beta1 PodSecurityPolicy: there is no replacement"}
 	object := manifest("policy/v1beta1", "PodSecurityPolicy")
 	results(data.deprecated_apis.deny_removed_version) == want with input as object
 }

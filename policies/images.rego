@@ -20,7 +20,7 @@ deny_latest_tag contains result if {
 	is_latest(image)
 	result := data.lib.workload.flaw(
 		container, "image", image,
-		sprintf("runs the image \"%s\", which can change: name a version or a digest", [image]),
+		sprintf("runs the image \"%s\", which can change: name a version or a digest", [shown(container, image, 43)]),
 	)
 }
 
@@ -39,9 +39,14 @@ warn_missing_digest contains result if {
 	is_tagged(image)
 	result := data.lib.workload.flaw(
 		container, "image", image,
-		sprintf("runs the image \"%s\" without a digest: add @sha256:…", [image]),
+		sprintf("runs the image \"%s\" without a digest: add @sha256:…", [shown(container, image, 57)]),
 	)
 }
+
+# The image in a message: without its registry and path if it and the container's name are longer than `limit` together.
+shown(container, image, limit) := image if count(container.name) + count(image) <= limit
+
+shown(container, image, limit) := sprintf("…/%s", [last_segment(image)]) if count(container.name) + count(image) > limit
 
 is_latest(image) if {
 	is_string(image)
@@ -58,7 +63,7 @@ is_tagged(image) if {
 # METADATA
 # description: The tag, followed by the digest if there is one. The colon of a registry's port is before the last slash.
 tag(image) := found if {
-	segments := split(image, "/")
-	last := segments[count(segments) - 1]
-	found := split(last, ":")[1]
+	found := split(last_segment(image), ":")[1]
 } else := "latest"
+
+last_segment(image) := segments[count(segments) - 1] if segments := split(image, "/")

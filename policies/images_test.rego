@@ -59,3 +59,23 @@ test_messages if {
 	build.messages(tagged) == {"container \"web\" runs the image \"web:1\" without a digest: add @sha256:…"}
 	build.fields(tagged) == {"spec.containers[0].image"}
 }
+
+# Together with the container's name the image leaves a message below 120 characters.
+test_messages_shorten_long_images if {
+	every image, want in {
+		"registry.example.com/a/team/of/the/shop/web": "container \"web\" runs the image \"…/web\", which can change: name a version or a digest",
+		"registry.example.com/a/team/of/a/shop/cart": "container \"web\" runs the image \"…/cart\", which can change: name a version or a digest",
+		"registry.example.com/a/team/of/shop/cart": "container \"web\" runs the image \"registry.example.com/a/team/of/shop/cart\", which can change: name a version or a digest",
+	} {
+		results := data.images.deny_latest_tag with input as build.pod_with_container({"image": image})
+		build.messages(results) == {want}
+	}
+	every image, want in {
+		"registry.example.com/platform/team/of/the/shop/web:1.10": "container \"web\" runs the image \"…/web:1.10\" without a digest: add @sha256:…",
+		"registry.example.com/platform/team/of/the/shop/web:1.1": "container \"web\" runs the image \"registry.example.com/platform/team/of/the/shop/web:1.1\" without a digest: add @sha256:…",
+	} {
+		results := data.images.warn_missing_digest with input as build.pod_with_container({"image": image})
+		build.messages(results) == {want}
+		[image] == [result.details.value | some result in results]
+	}
+}

@@ -11,8 +11,9 @@ import data.lib.rights
 # METADATA
 # title: Wildcard verbs
 # description: |
-#   The verb * includes escalate, bind, impersonate and verbs that are added in the future. In API groups that grant no rights
-#   over workloads or the cluster the severity is low.
+#   The verb * includes escalate, bind, impersonate and verbs that are added in the future. The severity is medium in a Role,
+#   unless the rule is about roles, and low for URLs that are no resources and in API groups that grant no rights over workloads
+#   or the cluster.
 # related_resources:
 # - ref: https://kubernetes.io/docs/concepts/security/rbac-good-practices/#least-privilege
 # custom:
@@ -25,7 +26,8 @@ deny_wildcard_verbs contains result if {
 
 	# The other rule reports both.
 	not has_wildcard_target(rule)
-	result := graded(rule, lib.rule_flaw(rule, "verbs", rule.verbs, sprintf("allows every verb%s: list the verbs that are needed", [in_groups(rule)])))
+	found := lib.rule_flaw(rule, "verbs", rule.verbs, sprintf("allows every verb%s: list the verbs that are needed", [in_groups(rule)]))
+	result := graded(rule, in_namespace(rule, found))
 }
 
 # METADATA
@@ -111,7 +113,7 @@ deny_cluster_admin contains result if {
 	lib.is_binding
 	some subject in lib.subjects
 	not [subject.kind, subject.name] in administrators
-	result := lib.subject_flaw(subject, sprintf("has %s: bind a role with the rights that are needed", [full_rights]))
+	result := lib.subject_flaw(subject, sprintf("has %s: bind a smaller role", [full_rights]))
 }
 
 # METADATA
@@ -301,14 +303,29 @@ powerful_groups := {
 	"rbac.authorization.k8s.io",
 }
 
-is_minor(rule) if {
-	count(rule.apiGroups) > 0
-	count(rule.apiGroups & powerful_groups) == 0
-}
-
-in_groups(rule) := sprintf(" of API group %s", [concat(", ", sort(rule.apiGroups))]) if is_minor(rule)
+# A rule without API groups is about URLs such as /healthz.
+is_minor(rule) if count(rule.apiGroups & powerful_groups) == 0
 
 in_groups(rule) := "" if not is_minor(rule)
+
+in_groups(rule) := " of nonResourceURLs" if count(rule.apiGroups) == 0
+
+in_groups(rule) := sprintf(" of API group %s%s", [sort(rule.apiGroups)[0], others(count(rule.apiGroups) - 1)]) if {
+	is_minor(rule)
+	count(rule.apiGroups) > 0
+}
+
+others(0) := ""
+
+others(1) := " and another"
+
+others(more) := sprintf(" and %d others", [more]) if more > 1
+
+# Rights over the roles of a namespace are all rights there.
+in_namespace(rule, found) := object.union(found, {"severity": "medium"}) if {
+	input.kind == "Role"
+	not "rbac.authorization.k8s.io" in rule.apiGroups
+} else := found
 
 graded(rule, found) := object.union(found, {"severity": "low"}) if is_minor(rule)
 

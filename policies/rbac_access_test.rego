@@ -74,7 +74,7 @@ test_messages if {
 		ports: "connect to all pods: remove pods/portforward",
 		proxy: "run commands on all nodes: use nodes/metrics, not nodes/proxy",
 		tokens: "create tokens of all ServiceAccounts: list names in resourceNames",
-		webhooks: "change all admission: remove update, or set resourceNames",
+		webhooks: "change admission webhooks: remove update, or set resourceNames",
 		signers: "approve client certificates: list signers in resourceNames",
 		approval: "approve client certificates: list signers in resourceNames",
 	} {

@@ -133,8 +133,12 @@ test_wildcards_in_one_minor_group if {
 		"severity": "low",
 		"details": {"field": "rules[0].resources", "value": ["*"]},
 	}}
-	urls := data.rbac.deny_wildcard_verbs with input as make.role({"nonResourceURLs": ["*"], "verbs": ["*"]})
-	{object.get(result, "severity", "as the rule's") | some result in urls} == {"as the rule's"}
+	urls := data.rbac.deny_wildcard_verbs with input as make.cluster_role({"nonResourceURLs": ["*"], "verbs": ["*"]})
+	urls == {{
+		"msg": "rules[0] allows every verb of nonResourceURLs: list the verbs that are needed",
+		"severity": "low",
+		"details": {"field": "rules[0].verbs", "value": ["*"]},
+	}}
 	every group in {
 		"", "*", "admissionregistration.k8s.io", "apiextensions.k8s.io", "apiregistration.k8s.io", "apps", "batch",
 		"certificates.k8s.io", "rbac.authorization.k8s.io",
@@ -143,6 +147,29 @@ test_wildcards_in_one_minor_group if {
 		count(results) == 1
 		every result in results { object.get(result, "severity", "as the rule's") == "as the rule's" }
 	}
+}
+
+test_several_minor_groups if {
+	every groups, want in {
+		{"b.example.com", "a.example.com"}: "rules[0] allows every verb of API group a.example.com and another: list the verbs that are needed",
+		{"c.example.com", "b.example.com", "a.example.com"}: "rules[0] allows every verb of API group a.example.com and 2 others: list the verbs that are needed",
+	} {
+		results := data.rbac.deny_wildcard_verbs with input as make.cluster_role(make.allow(sort(groups), ["samples"], ["*"]))
+		build.messages(results) == {want}
+	}
+}
+
+test_wildcard_verbs_in_a_namespace if {
+	every rule, want in {
+		make.allow([""], ["pods"], ["*"]): "medium",
+		make.allow(["apps", "rbac.authorization.k8s.io"], ["roles"], ["*"]): "as the rule's",
+		make.allow(["metrics.example.com"], ["samples"], ["*"]): "low",
+	} {
+		results := data.rbac.deny_wildcard_verbs with input as make.role(rule)
+		[want] == [object.get(result, "severity", "as the rule's") | some result in results]
+	}
+	everywhere := data.rbac.deny_wildcard_verbs with input as make.cluster_role(make.allow([""], ["pods"], ["*"]))
+	["as the rule's"] == [object.get(result, "severity", "as the rule's") | some result in everywhere]
 }
 
 test_wildcard_reads if {
@@ -218,9 +245,9 @@ test_cluster_admin if {
 		subjects := [make.user("ann"), make.group("developers"), make.account("web")]
 		results := data.rbac.deny_cluster_admin with input as make.binding(kind, "cluster-admin", subjects)
 		build.messages(results) == {
-			"user \"ann\" has the role cluster-admin: bind a role with the rights that are needed",
-			"group \"developers\" has the role cluster-admin: bind a role with the rights that are needed",
-			"serviceaccount \"web\" has the role cluster-admin: bind a role with the rights that are needed",
+			"user \"ann\" has the role cluster-admin: bind a smaller role",
+			"group \"developers\" has the role cluster-admin: bind a smaller role",
+			"serviceaccount \"web\" has the role cluster-admin: bind a smaller role",
 		}
 		count(data.rbac.deny_cluster_admin) == 0 with input as make.binding(kind, "view", subjects)
 		count(data.rbac.deny_cluster_admin) == 0 with input as make.binding(kind, "cluster-admin", null)
@@ -237,8 +264,8 @@ test_role_that_allows_everything if {
 		bound := make.binding(kind, "superuser", subjects)
 		results := data.rbac.deny_cluster_admin with input as bound with data.inventory as cluster_roles({"superuser": make.everything})
 		build.messages(results) == {
-			"user \"ann\" has all rights by the ClusterRole superuser: bind a role with the rights that are needed",
-			"serviceaccount \"default\" has all rights by the ClusterRole superuser: bind a role with the rights that are needed",
+			"user \"ann\" has all rights by the ClusterRole superuser: bind a smaller role",
+			"serviceaccount \"default\" has all rights by the ClusterRole superuser: bind a smaller role",
 		}
 		every rule in few {
 			count(data.rbac.deny_cluster_admin) == 0 with input as bound with data.inventory as cluster_roles({"superuser": rule})

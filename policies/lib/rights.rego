@@ -39,7 +39,7 @@ account_tokens := {
 
 admission := {
 	"rank": 4,
-	"may": "change all admission",
+	"may": "change admission webhooks",
 	"groups": {"admissionregistration.k8s.io"},
 	"resources": {
 		"mutatingadmissionpolicies", "mutatingadmissionpolicybindings", "mutatingwebhookconfigurations",

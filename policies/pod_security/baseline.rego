@@ -36,11 +36,11 @@ deny_host_process contains result if {
 #   severity: high
 #   frameworks: {cis-1.12: ["5.2.3", "5.2.4", "5.2.5"], nsa-1.2: [host-namespaces], pss: [baseline]}
 deny_host_namespaces contains result if {
-	some field in ["hostNetwork", "hostPID", "hostIPC"]
+	some field, namespace in {"hostNetwork": "network", "hostPID": "PID", "hostIPC": "IPC"}
 	data.lib.workload.spec[field] == true
 	flaw := data.lib.workload.pod_flaw(
 		field, true,
-		sprintf("pod shares a namespace with its node: remove %s", [field]),
+		sprintf("pod uses the %s namespace of its node: remove %s", [namespace, field]),
 	)
 	result := data.lib.workload.fixed(flaw, null)
 }
@@ -99,9 +99,12 @@ deny_host_path contains result if {
 	volume.hostPath != null
 	result := data.lib.workload.pod_flaw(
 		sprintf("volumes[%d].hostPath", [i]), volume.hostPath,
-		sprintf("volume \"%v\" mounts a path of the node: use a persistentVolumeClaim, or emptyDir for scratch space", [data.lib.workload.name(volume)]),
+		sprintf("volume \"%v\" mounts %v of the node: use a persistentVolumeClaim or an emptyDir", [data.lib.workload.name(volume), path_of(volume)]),
 	)
 }
+
+# An incomplete manifest may have no path.
+path_of(volume) := object.get(volume, ["hostPath", "path"], "a path")
 
 # METADATA
 # title: Host ports

@@ -72,10 +72,10 @@ test_host_process if {
 }
 
 test_host_namespaces if {
-	every field in ["hostNetwork", "hostPID", "hostIPC"] {
+	every field, namespace in {"hostNetwork": "network", "hostPID": "PID", "hostIPC": "IPC"} {
 		every workload in build.with_pod({field: true}) {
 			results := data.pod_security.baseline.deny_host_namespaces with input as workload
-			build.messages(results) == {sprintf("pod shares a namespace with its node: remove %s", [field])}
+			build.messages(results) == {sprintf("pod uses the %s namespace of its node: remove %s", [namespace, field])}
 		}
 		every value in [false, null] {
 			every workload in build.with_pod({field: value}) {
@@ -85,7 +85,7 @@ test_host_namespaces if {
 	}
 	alone := data.pod_security.baseline.deny_host_namespaces with input as build.cron_job({"hostPID": true})
 	alone == {{
-		"msg": "pod shares a namespace with its node: remove hostPID",
+		"msg": "pod uses the PID namespace of its node: remove hostPID",
 		"details": {"field": "spec.jobTemplate.spec.template.spec.hostPID", "value": true, "fix": null},
 	}}
 	all_three := build.pod({"hostNetwork": true, "hostPID": true, "hostIPC": true})
@@ -144,7 +144,7 @@ test_capabilities_result if {
 test_host_path if {
 	every workload in build.with_pod({"volumes": [{"name": "a", "emptyDir": {}}, {"name": "logs", "hostPath": {"path": "/var/log"}}]}) {
 		results := data.pod_security.baseline.deny_host_path with input as workload
-		build.messages(results) == {"volume \"logs\" mounts a path of the node: use a persistentVolumeClaim, or emptyDir for scratch space"}
+		build.messages(results) == {"volume \"logs\" mounts /var/log of the node: use a persistentVolumeClaim or an emptyDir"}
 		every field in build.fields(results) { endswith(field, "spec.volumes[1].hostPath") }
 	}
 	every volumes in [null, [], [{"name": "a"}], [{"name": "a", "hostPath": null}], [{"name": "a", "nfs": {}}]] {

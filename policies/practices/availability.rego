@@ -127,7 +127,7 @@ warn_protected_broken_pods contains result if {
 	data.lib.selectors.given(input.spec, "unhealthyPodEvictionPolicy", "") == ""
 	not data.lib.workload.is_owned(input)
 	result := {
-		"msg": "budget protects pods that are never ready from eviction: set unhealthyPodEvictionPolicy: AlwaysAllow",
+		"msg": "budget blocks the eviction of pods that are not ready: set unhealthyPodEvictionPolicy: AlwaysAllow",
 		"details": {"field": "spec.unhealthyPodEvictionPolicy", "value": null},
 	}
 }

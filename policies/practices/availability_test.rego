@@ -226,7 +226,7 @@ test_protected_broken_pods if {
 	every policy in [null, ""] {
 		results := availability.warn_protected_broken_pods with input as object.union(budget, {"spec": {"unhealthyPodEvictionPolicy": policy}})
 		results == {{
-			"msg": "budget protects pods that are never ready from eviction: set unhealthyPodEvictionPolicy: AlwaysAllow",
+			"msg": "budget blocks the eviction of pods that are not ready: set unhealthyPodEvictionPolicy: AlwaysAllow",
 			"details": {"field": "spec.unhealthyPodEvictionPolicy", "value": null},
 		}}
 	}

@@ -24,7 +24,7 @@ warn_identical_probes contains result if {
 	tolerance(liveness) <= tolerance(readiness)
 	result := data.lib.workload.flaw(
 		container, "livenessProbe", handler(liveness),
-		"is restarted by the same probe that stops its traffic: raise livenessProbe.failureThreshold",
+		"has the same liveness and readiness probe: raise livenessProbe.failureThreshold",
 	)
 }
 

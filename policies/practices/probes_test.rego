@@ -61,7 +61,7 @@ test_one_probe if {
 test_result if {
 	results := data.practices.probes.warn_identical_probes with input as build.pod_with_container({"livenessProbe": http({}), "readinessProbe": http({})})
 	results == {{
-		"msg": "container \"web\" is restarted by the same probe that stops its traffic: raise livenessProbe.failureThreshold",
+		"msg": "container \"web\" has the same liveness and readiness probe: raise livenessProbe.failureThreshold",
 		"details": {"container": "web", "field": "spec.containers[0].livenessProbe", "value": http({})},
 	}}
 }

@@ -29,7 +29,7 @@ warn_workload_creation contains result if {
 	}
 	count(found) > 0
 	change := sprintf("remove %s", [concat(", ", sort(found))])
-	result := rbac.holder_flaw(rule, rbac.widest_holders, "use any Secret and account in pods", change)
+	result := rbac.holder_flaw(rule, rbac.widest_holders, "run pods with any Secret or account", change)
 }
 
 workloads := {

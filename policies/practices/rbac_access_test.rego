@@ -43,8 +43,8 @@ test_examples if {
 
 test_messages if {
 	every rule, message in {
-		make.allow([""], ["services", "pods"], ["create"]): "use any Secret and account in pods: remove pods",
-		make.allow(["", "apps"], ["pods", "deployments"], ["create"]): "use any Secret and account in pods: remove deployments, pods",
+		make.allow([""], ["services", "pods"], ["create"]): "run pods with any Secret or account: remove pods",
+		make.allow(["", "apps"], ["pods", "deployments"], ["create"]): "run pods with any Secret or account: remove deployments, pods",
 		make.allow(["rbac.authorization.k8s.io"], ["roles"], ["create", "get", "patch"]): "pass on rights: remove create, patch",
 		volumes: "mount any path of a node: remove persistentvolumes",
 	} {

@@ -21,7 +21,7 @@ warn_secret_variables contains result if {
 	fields := [field | some field, _ in sources(container.spec)]
 	result := data.lib.workload.flaw(
 		container, min(fields), sort({name | some name in sources(container.spec)}),
-		"reads Secrets from its environment: mount them as volumes",
+		"has Secrets in environment variables: mount them as volumes",
 	)
 }
 

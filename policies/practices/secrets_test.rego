@@ -43,11 +43,11 @@ test_one_result_for_each_container if {
 	results := data.practices.secrets.warn_secret_variables with input as pod
 	results == {
 		{
-			"msg": "container \"a\" reads Secrets from its environment: mount them as volumes",
+			"msg": "container \"a\" has Secrets in environment variables: mount them as volumes",
 			"details": {"container": "a", "field": "spec.containers[0].envFrom[0].secretRef", "value": ["api", "db", "keys"]},
 		},
 		{
-			"msg": "container \"b\" reads Secrets from its environment: mount them as volumes",
+			"msg": "container \"b\" has Secrets in environment variables: mount them as volumes",
 			"details": {"container": "b", "field": "spec.containers[1].env[0].valueFrom.secretKeyRef", "value": ["db"]},
 		},
 	}
