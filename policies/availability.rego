@@ -1,6 +1,6 @@
 # METADATA
 # title: Availability
-# description: Whether an application runs on while nodes are maintained.
+# description: Whether an application keeps running while nodes are drained.
 # related_resources:
 # - ref: https://kubernetes.io/docs/concepts/workloads/pods/disruptions/
 package availability

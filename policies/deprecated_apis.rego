@@ -1,7 +1,7 @@
 # METADATA
 # title: Deprecated API versions
 # description: |
-#   An object outlives the API version that it was written through, but its manifest and whatever writes it do not.
+#   Objects survive the removal of the API version that they were written with; manifests and clients that use it fail.
 #   The releases are counted from the one in data.kaudit.kubernetes_version, such as "1.33", and without it from 1.36.
 # related_resources:
 # - ref: https://kubernetes.io/docs/reference/using-api/deprecation-guide/

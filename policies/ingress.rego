@@ -6,7 +6,7 @@
 package ingress
 
 # METADATA
-# title: TLS
+# title: Ingress without TLS
 # description: |
 #   Without TLS, everyone on the network path can read and change what users send. Annotations by which a controller of a cloud
 #   or of Traefik serves HTTPS count as TLS, unless they make it serve HTTP, too, without a redirect. An Ingress that only answers
@@ -29,7 +29,7 @@ deny_missing_tls contains result if {
 }
 
 # METADATA
-# title: Hosts outside of TLS
+# title: Host without TLS
 # description: A host in a rule that no entry of spec.tls lists is served without TLS.
 # related_resources:
 # - ref: https://kubernetes.io/docs/concepts/services-networking/ingress/#tls
@@ -52,7 +52,7 @@ warn_uncovered_host contains result if {
 }
 
 # METADATA
-# title: Snippets of configuration
+# title: Configuration snippet
 # description: |
 #   A snippet becomes part of the configuration of ingress-nginx or of the controller of nginx.org. With it, those who may change
 #   an Ingress run code in the controller, which reads the Secrets of all Namespaces (CVE-2021-25742). Its text is not shown.

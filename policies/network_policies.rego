@@ -59,7 +59,7 @@ deny_unmatched_pods contains result if {
 }
 
 # METADATA
-# title: Peer in no Namespace
+# title: Peer that matches no Namespace
 # description: |
 #   A rule for a namespaceSelector that matches no Namespace has no effect: the traffic that it is to allow stays blocked. Mostly the
 #   label is wrong; each Namespace has its name as the label kubernetes.io/metadata.name.

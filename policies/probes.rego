@@ -6,7 +6,7 @@
 package probes
 
 # METADATA
-# title: Readiness probe
+# title: No readiness probe
 # description: |
 #   Without one, traffic arrives and rollouts continue before the container can answer. The severity is info where no
 #   Service in the namespace selects the pod, or Services cannot be read.
@@ -26,7 +26,7 @@ warn_missing_readiness contains result if {
 }
 
 # METADATA
-# title: Liveness probe
+# title: No liveness probe
 # description: Without one, a container that hangs is never restarted.
 # related_resources:
 # - ref: https://kubernetes.io/docs/tasks/configure-pod-container/configure-liveness-readiness-startup-probes/#define-a-liveness-command

@@ -14,7 +14,7 @@ import data.lib.rights
 # METADATA
 # title: Access to Secrets
 # description: |
-#   Secrets contain passwords, keys and tokens of others, so who can read all of them has the rights of their owners. The
+#   Secrets contain passwords, keys and tokens of others, so a subject that can read all of them has the rights of their owners. The
 #   severity is medium if the role is bound in single namespaces only.
 # related_resources:
 # - ref: https://kubernetes.io/docs/concepts/security/rbac-good-practices/#listing-secrets
@@ -83,7 +83,7 @@ deny_node_proxy contains result if {
 # METADATA
 # title: Tokens of ServiceAccounts
 # description: |
-#   Who can create tokens of all ServiceAccounts has the rights of each of them. The severity is medium if the role is bound in
+#   A subject that can create tokens of all ServiceAccounts has the rights of each of them. The severity is medium if the role is bound in
 #   single namespaces only.
 # related_resources:
 # - ref: https://kubernetes.io/docs/concepts/security/rbac-good-practices/#token-request

@@ -8,7 +8,7 @@
 package resources
 
 # METADATA
-# title: Memory limit
+# title: No memory limit
 # description: |
 #   Without a memory limit, one container can exhaust the memory of its node, and others are killed. The severity is info if
 #   a LimitRange sets a limit in the pods of a workload; where LimitRanges cannot be read, they count as if there were none.
@@ -27,7 +27,7 @@ deny_missing_memory_limit contains result if {
 }
 
 # METADATA
-# title: Requests for CPU and memory
+# title: No requests for CPU and memory
 # description: |
 #   The scheduler considers only requests; a limit serves as the request if there is none. The severity is info if a
 #   LimitRange sets the requests in the pods of a workload; where LimitRanges cannot be read, they count as if there were none.

@@ -35,7 +35,7 @@ warn_default_token contains result if {
 # METADATA
 # title: Pods with rights over the cluster
 # description: |
-#   Who breaks into such a pod has the rights of its token in the whole cluster. Reported are a pod with a token whose
+#   An attacker in such a pod has the rights of its token in the whole cluster. Reported is a pod with a token whose
 #   ServiceAccount has one of the rights of RBAC-08 to RBAC-13, may escalate, or has all rights, by a ClusterRoleBinding. Where
 #   ClusterRoles cannot be read, only the names of built-in ones count.
 # related_resources:
@@ -99,7 +99,7 @@ known := {
 }
 
 # METADATA
-# title: Token without use
+# title: Unused token
 # description: |
 #   A token that grants nothing only serves an intruder. Reported is a ServiceAccount that no binding names, directly or by a
 #   group, and whose token pods mount by default. Not reported are default ServiceAccounts (SA-01), and accounts that Vault,

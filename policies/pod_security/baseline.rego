@@ -173,7 +173,7 @@ confining_annotation(value) if startswith(value, "localhost/")
 
 # METADATA
 # title: SELinux
-# description: Only the SELinux types for containers, and no custom SELinux user or role.
+# description: A pod may use only the SELinux types for containers, and no SELinux user or role of its own.
 # related_resources:
 # - ref: https://kubernetes.io/docs/tasks/configure-pod-container/security-context/#assign-selinux-labels-to-a-container
 # custom:
@@ -243,7 +243,7 @@ deny_seccomp contains result if {
 
 # METADATA
 # title: Sysctls
-# description: Only sysctls that are isolated per pod.
+# description: A pod may set only sysctls that are isolated per pod.
 # related_resources:
 # - ref: https://kubernetes.io/docs/tasks/administer-cluster/sysctl-cluster/#safe-and-unsafe-sysctls
 # custom:

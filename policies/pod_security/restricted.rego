@@ -9,7 +9,7 @@ package pod_security.restricted
 
 # METADATA
 # title: Volume types
-# description: Only volume types that the cluster's API provides; baseline covers hostPath.
+# description: A pod may use only volumes that Kubernetes manages, such as configMap and persistentVolumeClaim; baseline covers hostPath.
 # related_resources:
 # - ref: https://kubernetes.io/docs/concepts/storage/volumes/
 # custom:

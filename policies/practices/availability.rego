@@ -1,8 +1,8 @@
 # METADATA
 # title: "Practices: availability"
 # description: |
-#   What an application needs in order to run on while nodes fail or are drained. Off by default, because not every application
-#   has to.
+#   What an application needs to keep running while nodes fail or are drained. Off by default, because not every application
+#   needs it.
 # related_resources:
 # - ref: https://kubernetes.io/docs/concepts/workloads/pods/disruptions/
 package practices.availability

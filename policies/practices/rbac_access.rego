@@ -13,7 +13,7 @@ import data.lib.rights
 # METADATA
 # title: Creating workloads
 # description: |
-#   Who can create pods can use every Secret, ServiceAccount and volume of the namespace in them.
+#   A subject that can create pods can use every Secret, ServiceAccount and volume of the namespace in them.
 # related_resources:
 # - ref: https://kubernetes.io/docs/concepts/security/rbac-good-practices/#workload-creation
 # custom:

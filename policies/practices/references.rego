@@ -1,14 +1,14 @@
 # METADATA
 # title: References, stricter
 # description: |
-#   References whose fault has little effect, or is wanted in some clusters.
+#   Broken references that have little effect, or are intended in some clusters.
 # custom: {excusable: true}
 package practices.references
 
 # METADATA
 # title: StatefulSet without a headless Service
 # description: |
-#   The pods of a StatefulSet have DNS names only by a headless Service that spec.serviceName names. Off by default, since many
+#   The pods of a StatefulSet get DNS names only from the headless Service that spec.serviceName names. Off by default, since many
 #   applications do not use these names. A StatefulSet without serviceName is not reported.
 # related_resources:
 # - ref: https://kubernetes.io/docs/concepts/workloads/controllers/statefulset/#stable-network-id

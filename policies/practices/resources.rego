@@ -6,7 +6,7 @@
 package practices.resources
 
 # METADATA
-# title: CPU limit
+# title: No CPU limit
 # description: |
 #   Without a limit, a container can use all idle CPU time of its node; with one, it is throttled even if nothing else needs the
 #   time. Not reported if a LimitRange sets a limit, or for containers without resources of their own, as for RES-01.
