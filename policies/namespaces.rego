@@ -1,6 +1,6 @@
 # METADATA
 # title: Namespaces
-# description: Rules of a Namespace for the pods in it.
+# description: The Pod Security level that a Namespace enforces.
 # related_resources:
 # - ref: https://kubernetes.io/docs/concepts/security/pod-security-admission/
 package namespaces

@@ -17,8 +17,13 @@ has_port(service, port) if {
 #   Whether a Service in the namespace of the input selects the pod of a workload. A Service without selector has no pods of its
 #   own, and one of the type ExternalName none at all.
 select_pod if {
-	labels := data.lib.workload.holder.metadata.labels
 	some service in data.lib.neighbours.in_namespace("v1", "Service")
-	data.lib.selectors.matches_map(service.spec.selector, labels)
+	selects_pod(service)
+}
+
+# METADATA
+# description: Whether a Service selects the pod of the input, a workload.
+selects_pod(service) if {
+	data.lib.selectors.matches_map(service.spec.selector, data.lib.workload.holder.metadata.labels)
 	object.get(service.spec, "type", "ClusterIP") != "ExternalName"
 }

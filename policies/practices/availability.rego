@@ -72,7 +72,7 @@ takes_host_port if {
 # title: One replica
 # description: |
 #   A Service with a single pod fails when its node is drained. Not for Deployments with a HorizontalPodAutoscaler, nor for those that
-#   cannot have two pods: with the strategy `Recreate`, or with a claim for a volume.
+#   cannot have two pods: with the strategy `Recreate`, or with a claim for a volume, nor if the Service selects other workloads, too.
 # related_resources:
 # - ref: https://kubernetes.io/docs/concepts/workloads/controllers/deployment/#scaling-a-deployment
 # custom:
@@ -85,11 +85,24 @@ warn_single_replica contains result if {
 	not data.lib.scaling.is_autoscaled(input)
 	not is_recreated
 	count(claims) == 0
-	data.lib.services.select_pod
+	serves_alone
 	result := {
 		"msg": "the Service has only one pod, which stops when its node is drained: set spec.replicas to 2 or more",
 		"details": {"field": "spec.replicas", "value": 1},
 	}
+}
+
+# Whether a Service selects the pods of the input and no others.
+serves_alone if {
+	some service in data.lib.neighbours.in_namespace("v1", "Service")
+	data.lib.services.selects_pod(service)
+	not has_other_pod(service.spec.selector)
+}
+
+has_other_pod(selector) if {
+	some pod in data.lib.pods.running_in(object.get(input.metadata, "namespace", ""))
+	pod.creator != sprintf("Deployment/%s", [input.metadata.name])
+	data.lib.selectors.matches_map(selector, pod.labels)
 }
 
 # METADATA

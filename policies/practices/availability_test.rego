@@ -199,6 +199,18 @@ test_single_replica_on_purpose if {
 	results_of("warn_single_replica", small({}), [service, autoscaler("autoscaling/v2", {"minReplicas": 1})]) == 0
 }
 
+test_single_replicas_behind_one_service if {
+	canary := object.union(small({}), {"metadata": {"name": "canary"}})
+	results_of("warn_single_replica", small({}), [service, small({}), canary]) == 0
+	results_of("warn_single_replica", small({}), [service, small({})]) == 1
+	results_of("warn_single_replica", small({}), [service, canary, object.union(service, {"metadata": {"name": "version"}, "spec": {"selector": {"app": "web"}}})]) == 0
+
+	# Workloads that run no pods, and pods that the Service does not select, do not count.
+	stopped := object.union(canary, {"spec": {"replicas": 0}})
+	other := object.union(canary, {"metadata": {"name": "api"}, "spec": {"template": {"metadata": {"labels": {"app": "api"}}}}})
+	results_of("warn_single_replica", small({}), [service, stopped, other]) == 1
+}
+
 test_fixed_autoscaler if {
 	every version in ["autoscaling/v1", "autoscaling/v2", "autoscaling/v2beta2"] {
 		every limits, replicas in {

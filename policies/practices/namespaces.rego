@@ -1,5 +1,5 @@
 # METADATA
-# title: Use of Namespaces
+# title: "Practices: namespaces"
 # description: Namespaces as boundaries between teams and applications.
 # related_resources:
 # - ref: https://kubernetes.io/docs/concepts/overview/working-with-objects/namespaces/

@@ -1,5 +1,5 @@
 # METADATA
-# title: Rules of network policies
+# title: "Practices: network policies"
 # description: Rules that make a NetworkPolicy ineffective.
 # related_resources:
 # - ref: https://kubernetes.io/docs/concepts/services-networking/network-policies/
@@ -25,7 +25,7 @@ warn_open_ingress contains result if {
 		object.get(rule, list, null) in {null, []}
 	}
 	result := {
-		"msg": sprintf("ingress[%d] accepts all traffic: name its peers in from, or its ports", [i]),
+		"msg": sprintf("spec.ingress[%d] accepts all traffic: name its peers in from, or its ports", [i]),
 		"details": {"field": sprintf("spec.ingress[%d].from", [i]), "value": null},
 	}
 }

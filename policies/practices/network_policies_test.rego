@@ -21,7 +21,7 @@ results(item) := found if found := data.practices.network_policies.warn_open_ing
 
 test_everything_is_accepted if {
 	results(policy({"ingress": [{}]})) == {{
-		"msg": "ingress[0] accepts all traffic: name its peers in from, or its ports",
+		"msg": "spec.ingress[0] accepts all traffic: name its peers in from, or its ports",
 		"details": {"field": "spec.ingress[0].from", "value": null},
 	}}
 	every rule in [{"from": null}, {"from": []}, {"ports": null}, {"from": [], "ports": []}] {

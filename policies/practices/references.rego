@@ -1,5 +1,5 @@
 # METADATA
-# title: References, stricter
+# title: "Practices: references"
 # description: |
 #   Broken references that have little effect, or are intended in some clusters.
 # custom: {excusable: true}

@@ -1,5 +1,5 @@
 # METADATA
-# title: Exposed Services
+# title: "Practices: services"
 # description: Services that are reachable from outside of the cluster.
 # related_resources:
 # - ref: https://kubernetes.io/docs/concepts/services-networking/service/#loadbalancer
