@@ -25,7 +25,7 @@ import data.lib.rights
 deny_secrets contains result if {
 	some rule in rbac.named_rules
 	rights.grants(rule, rights.secrets)
-	result := graded(rule, rights.secrets, "name them in resourceNames")
+	result := graded(rule, rights.secrets, "set resourceNames")
 }
 
 # METADATA
@@ -94,7 +94,7 @@ deny_node_proxy contains result if {
 deny_account_tokens contains result if {
 	some rule in rbac.named_rules
 	rights.grants(rule, rights.account_tokens)
-	result := graded(rule, rights.account_tokens, "list names in resourceNames")
+	result := graded(rule, rights.account_tokens, "set resourceNames")
 }
 
 # METADATA
@@ -156,5 +156,10 @@ graded(rule, right, change) := in_cluster(rule, right, change)
 
 graded(rule, right, change) := object.union(found, {"severity": "medium"}) if {
 	count(rbac.cluster_holders) == 0
-	found := rbac.holder_flaw(rule, rbac.namespace_holders, right.may, change)
+	found := rbac.holder_flaw(rule, rbac.namespace_holders, sprintf("%s of %s", [right.may, extent]), change)
 }
+
+# Where a role applies that is bound in single namespaces only.
+extent := "the namespace" if input.kind == "Role"
+
+extent := "some namespaces" if input.kind == "ClusterRole"

@@ -69,12 +69,12 @@ test_examples if {
 
 test_messages if {
 	every rule, message in {
-		secrets: "read all Secrets: name them in resourceNames",
+		secrets: "read all Secrets: set resourceNames",
 		exec: "run commands in all pods: remove pods/exec",
 		ports: "connect to all pods: remove pods/portforward",
 		proxy: "run commands on all nodes: use nodes/metrics, not nodes/proxy",
-		tokens: "create tokens of all ServiceAccounts: list names in resourceNames",
-		webhooks: "change admission webhooks: remove update, or set resourceNames",
+		tokens: "create tokens of all ServiceAccounts: set resourceNames",
+		webhooks: "change admission control: remove update, or set resourceNames",
 		signers: "approve client certificates: list signers in resourceNames",
 		approval: "approve client certificates: list signers in resourceNames",
 	} {
@@ -85,7 +85,7 @@ test_messages if {
 test_whole_result if {
 	role := {"rules": [make.allow([""], ["pods"], ["get"]), make.allow([""], ["secrets", "configmaps"], ["list"])]}
 	with_bindings(object.union(make.cluster_role({}), role), [to_account]) == {{
-		"msg": "rules[1] lets serviceaccount shop/web read all Secrets: name them in resourceNames",
+		"msg": "rules[1] lets serviceaccount shop/web read all Secrets: set resourceNames",
 		"details": {"field": "rules[1].resources", "value": ["configmaps", "secrets"], "subjects": ["serviceaccount shop/web"]},
 	}}
 }
@@ -207,6 +207,11 @@ test_rights_in_namespaces if {
 		{severity(result) | some result in with_bindings(role, [make.to_role(in_shop)])} == {"medium"}
 	}
 
+	own := with_bindings(make.in_namespace("shop", make.role(secrets)), [make.to_role(in_shop)])
+	build.messages(own) == {"rules[0] lets serviceaccount shop/web read all Secrets of the namespace: set resourceNames"}
+	shared := with_bindings(make.cluster_role(secrets), [in_shop])
+	build.messages(shared) == {"rules[0] lets serviceaccount shop/web read all Secrets of some namespaces: set resourceNames"}
+
 	# Port-forward alone has the severity medium in the whole cluster, too.
 	{severity(result) | some rule in [secrets, exec, tokens]; some result in found(rule)} == {"as the rule's"}
 	{severity(result) | some result in found(ports)} == {"medium"}
@@ -278,7 +283,7 @@ test_subjects if {
 test_several_subjects if {
 	many := [make.user("d"), make.user("b"), make.user("system:kube-scheduler"), make.user("a"), make.user("c")]
 	some result in with_bindings(make.cluster_role(secrets), [make.binding("ClusterRoleBinding", "web", many)])
-	result.msg == "rules[0] lets user a and others read all Secrets: name them in resourceNames"
+	result.msg == "rules[0] lets user a and others read all Secrets: set resourceNames"
 	result.details.subjects == ["user a", "user b", "user c"]
 }
 

@@ -38,7 +38,7 @@ test_every_right if {
 		make.allow([""], ["users"], ["impersonate"]): "take all rights",
 		make.allow([""], ["nodes/proxy"], ["get"]): "run commands on all nodes",
 		make.allow([""], ["serviceaccounts/token"], ["create"]): "create tokens of all ServiceAccounts",
-		make.allow(["admissionregistration.k8s.io"], ["mutatingwebhookconfigurations"], ["patch"]): "change admission webhooks",
+		make.allow(["admissionregistration.k8s.io"], ["mutatingwebhookconfigurations"], ["patch"]): "change admission control",
 		make.allow(["certificates.k8s.io"], ["signers"], ["sign"]): "approve client certificates",
 		make.allow([""], ["pods/exec"], ["create"]): "run commands in all pods",
 		make.allow([""], ["secrets"], ["*"]): "read all Secrets",

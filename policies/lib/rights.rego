@@ -39,7 +39,7 @@ account_tokens := {
 
 admission := {
 	"rank": 4,
-	"may": "change admission webhooks",
+	"may": "change admission control",
 	"groups": {"admissionregistration.k8s.io"},
 	"resources": {
 		"mutatingadmissionpolicies", "mutatingadmissionpolicybindings", "mutatingwebhookconfigurations",
