@@ -20,7 +20,7 @@ deny_latest_tag contains result if {
 	is_latest(image)
 	result := data.lib.workload.flaw(
 		container, "image", image,
-		sprintf("runs the image \"%s\", which can change: name a version or a digest", [shown(container, image, 43)]),
+		sprintf("runs the image \"%s\", which can change: name a version or a digest", [shown(container, image, 55)]),
 	)
 }
 
@@ -39,14 +39,14 @@ warn_missing_digest contains result if {
 	is_tagged(image)
 	result := data.lib.workload.flaw(
 		container, "image", image,
-		sprintf("runs the image \"%s\" without a digest: add @sha256:…", [shown(container, image, 57)]),
+		sprintf("runs the image \"%s\" without a digest: add @sha256:…", [shown(container, image, 69)]),
 	)
 }
 
-# The image in a message: without its registry and path if it and the container's name are longer than `limit` together.
-shown(container, image, limit) := image if count(container.name) + count(image) <= limit
+# The image in a message: without its registry and path if it and the label of the container are longer than `limit` together.
+shown(container, image, limit) := image if count(data.lib.workload.label(container)) + count(image) <= limit
 
-shown(container, image, limit) := sprintf("…/%s", [last_segment(image)]) if count(container.name) + count(image) > limit
+shown(container, image, limit) := sprintf("…/%s", [last_segment(image)]) if count(data.lib.workload.label(container)) + count(image) > limit
 
 is_latest(image) if {
 	is_string(image)

@@ -101,7 +101,7 @@ deny_account_tokens contains result if {
 # title: Changes to admission
 # description: |
 #   Webhooks and admission policies see and change every object that is written, Secrets too, and enforce the cluster's policies.
-#   The verb create cannot be limited to names.
+#   The verbs create and deletecollection cannot be limited to names.
 # related_resources:
 # - ref: https://kubernetes.io/docs/concepts/security/rbac-good-practices/#control-admission-webhooks
 # custom:
@@ -111,9 +111,17 @@ deny_account_tokens contains result if {
 deny_admission_changes contains result if {
 	some rule in rbac.named_rules
 	rights.grants(rule, rights.admission)
-	verbs := concat(", ", sort(rule.verbs & rights.admission.verbs))
-	result := in_cluster(rule, rights.admission, sprintf("remove %s, or set resourceNames", [verbs]))
+	verbs := rule.verbs & rights.admission.verbs
+	change := concat(", and ", array.concat(removals(verbs & nameless_verbs), limits(verbs - nameless_verbs)))
+	result := in_cluster(rule, rights.admission, change)
 }
+
+# The API server does not compare resourceNames for these verbs.
+nameless_verbs := {"create", "deletecollection"}
+
+removals(verbs) := [sprintf("remove %s", [verb]) | some verb in sort(verbs)]
+
+limits(verbs) := ["set resourceNames" | count(verbs) > 0]
 
 # METADATA
 # title: Approval of certificates

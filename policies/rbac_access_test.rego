@@ -74,11 +74,22 @@ test_messages if {
 		ports: "connect to all pods: remove pods/portforward",
 		proxy: "run commands on all nodes: use nodes/metrics, not nodes/proxy",
 		tokens: "create tokens of all ServiceAccounts: set resourceNames",
-		webhooks: "change admission control: remove update, or set resourceNames",
+		webhooks: "change admission control: set resourceNames",
 		signers: "approve client certificates: list signers in resourceNames",
 		approval: "approve client certificates: list signers in resourceNames",
 	} {
 		build.messages(found(rule)) == {sprintf("rules[0] lets serviceaccount shop/web %s", [message])}
+	}
+}
+
+test_changes_of_admission if {
+	every verbs, change in {
+		{"create"}: "remove create",
+		{"delete", "patch"}: "set resourceNames",
+		{"create", "deletecollection", "get", "update"}: "remove create, and remove deletecollection, and set resourceNames",
+	} {
+		results := found(make.allow(["admissionregistration.k8s.io"], ["mutatingwebhookconfigurations"], sort(verbs)))
+		build.messages(results) == {sprintf("rules[0] lets serviceaccount shop/web change admission control: %s", [change])}
 	}
 }
 
