@@ -2,71 +2,39 @@ package probes_test
 
 import data.lib.build_test as build
 
-bare := {"containers": [{"name": "web"}, {"name": "log", "readinessProbe": null, "livenessProbe": null}]}
+bare := {"containers": [{"name": "web"}, {"name": "log", "readinessProbe": null}]}
 
-# For the pages of the rules.
-examples := {
-	"warn_missing_readiness": {
-		"violating": build.small({}, {"ports": [{"containerPort": 8080}]}),
-		"correct": build.small({}, {"ports": [{"containerPort": 8080}], "readinessProbe": {"httpGet": {"path": "/ready", "port": 8080}}}),
-	},
-	"warn_missing_liveness": {
-		"violating": build.small({}, {"ports": [{"containerPort": 8080}]}),
-		"correct": build.small({}, {"ports": [{"containerPort": 8080}], "livenessProbe": {"httpGet": {"path": "/live", "port": 8080}}}),
-	},
+# For the pages of the rules. Objects in `beside` are in the namespace, too.
+examples := {"warn_missing_readiness": {
+	"violating": labelled_pod({}),
+	"correct": labelled_pod({"readinessProbe": {"httpGet": {"path": "/ready", "port": 8080}}}),
+	"beside": {"violating": [service], "correct": [service]},
+}}
+
+labelled_pod(probe) := object.union(
+	build.small({}, object.union({"ports": [{"containerPort": 8080}]}, probe)),
+	{"metadata": {"labels": {"app": "web"}}},
+)
+
+service := {
+	"apiVersion": "v1",
+	"kind": "Service",
+	"metadata": {"name": "web"},
+	"spec": {"selector": {"app": "web"}, "ports": [{"port": 8080}]},
 }
 
-test_long_running if {
-	every workload in [
-		build.pod(bare),
-		build.deployment(bare),
-		build.templated("apps/v1", "StatefulSet", bare),
-		build.templated("apps/v1", "DaemonSet", bare),
-		build.templated("apps/v1", "ReplicaSet", bare),
-		build.templated("v1", "ReplicationController", bare),
-	] {
-		count(data.probes.warn_missing_readiness) == 2 with input as workload
-		count(data.probes.warn_missing_liveness) == 2 with input as workload
-	}
+results_of(workload, inventory) := results if {
+	results := data.probes.warn_missing_readiness with input as workload with data.inventory as inventory
 }
 
-test_what_ends if {
-	every workload in [
-		build.cron_job(bare),
-		build.templated("batch/v1", "Job", bare),
-		build.pod_template(bare),
-		build.pod(object.union(bare, {"restartPolicy": "Never"})),
-		build.pod(object.union(bare, {"restartPolicy": "OnFailure"})),
-	] {
-		count(data.probes.warn_missing_readiness) == 0 with input as workload
-		count(data.probes.warn_missing_liveness) == 0 with input as workload
-	}
-}
-
-test_results if {
-	unready := data.probes.warn_missing_readiness with input as examples.warn_missing_readiness.violating
-	unready == {{
+test_result if {
+	results := results_of(examples.warn_missing_readiness.violating, {"cluster": build.by_kind([service])})
+	results == {{
 		"msg": "container \"web\" has no readiness probe: set readinessProbe",
 		"details": {"container": "web", "field": "spec.containers[0].readinessProbe", "value": null},
-		"severity": "info",
 	}}
-	unwatched := data.probes.warn_missing_liveness with input as examples.warn_missing_liveness.violating
-	unwatched == {{
-		"msg": "container \"web\" has no liveness probe: set livenessProbe",
-		"details": {"container": "web", "field": "spec.containers[0].livenessProbe", "value": null},
-	}}
+	count(results_of(examples.warn_missing_readiness.correct, {"cluster": build.by_kind([service])})) == 0
 }
-
-test_probes if {
-	ready := {"containers": [{"name": "web", "readinessProbe": {"tcpSocket": {"port": 80}}}]}
-	count(data.probes.warn_missing_readiness) == 0 with input as build.deployment(ready)
-	count(data.probes.warn_missing_liveness) == 1 with input as build.deployment(ready)
-	alive := {"containers": [{"name": "web", "livenessProbe": {"exec": {"command": ["true"]}}}]}
-	count(data.probes.warn_missing_readiness) == 1 with input as build.deployment(alive)
-	count(data.probes.warn_missing_liveness) == 0 with input as build.deployment(alive)
-}
-
-severities(results) := {object.get(result, "severity", "as the rule's") | some result in results}
 
 # Long-running workloads in a namespace, with these labels of the pod.
 labelled(namespace, labels) := array.concat(
@@ -94,9 +62,7 @@ test_behind_a_service if {
 		{"other": {"selector": {"app": "other"}}, "web": {"selector": {"tier": "front"}}},
 	] {
 		every workload in labelled("shop", {"app": "web", "tier": "front"}) {
-			results := data.probes.warn_missing_readiness with input as workload with data.inventory as services(specs)
-			count(results) == 2
-			severities(results) == {"as the rule's"}
+			count(results_of(workload, services(specs))) == 2
 		}
 	}
 }
@@ -113,37 +79,48 @@ test_behind_no_service if {
 		{"web": {"type": "ExternalName", "selector": {"app": "web"}}},
 	] {
 		every workload in labelled("shop", {"app": "web", "tier": "front"}) {
-			results := data.probes.warn_missing_readiness with input as workload with data.inventory as services(specs)
-			count(results) == 2
-			severities(results) == {"info"}
+			count(results_of(workload, services(specs))) == 0
 		}
 	}
 	selecting := services({"web": {"selector": {"app": "web"}}})
 	every namespace in ["bank", null] {
 		every workload in labelled(namespace, {"app": "web"}) {
-			results := data.probes.warn_missing_readiness with input as workload with data.inventory as selecting
-			severities(results) == {"info"}
+			count(results_of(workload, selecting)) == 0
 		}
 	}
 	every labels in [{"app": "other"}, {"app": null}, null] {
 		every workload in labelled("shop", labels) {
-			results := data.probes.warn_missing_readiness with input as workload with data.inventory as selecting
-			severities(results) == {"info"}
+			count(results_of(workload, selecting)) == 0
 		}
 	}
 }
 
-test_service_and_manifests_without_namespace if {
-	inventory := {"cluster": {"v1": {"Service": {"web": {"spec": {"selector": {"app": "web"}}}}}}}
-	results := data.probes.warn_missing_readiness with input as build.deployment(bare) with data.inventory as inventory
-	severities(results) == {"as the rule's"}
+# A job that a Service selects ends by itself.
+test_what_ends if {
+	labels := {"metadata": {"labels": {"app": "web"}}}
+	every workload in [
+		build.cron_job(bare),
+		build.templated("batch/v1", "Job", bare),
+		build.pod_template(bare),
+		build.pod(object.union(bare, {"restartPolicy": "Never"})),
+		build.pod(object.union(bare, {"restartPolicy": "OnFailure"})),
+	] {
+		every placed in [
+			object.union(workload, labels),
+			object.union(workload, {"template": labels}),
+			object.union(workload, {"spec": {"template": labels}}),
+			object.union(workload, {"spec": {"jobTemplate": {"spec": {"template": labels}}}}),
+		] {
+			count(results_of(placed, {"cluster": build.by_kind([service])})) == 0
+		}
+	}
 }
 
 test_helpers_are_left_out if {
-	helpers := {
+	helpers := build.pod({
 		"initContainers": [{"name": "prepare"}, {"name": "proxy", "restartPolicy": "Always"}],
 		"ephemeralContainers": [{"name": "look"}],
-	}
-	count(data.probes.warn_missing_readiness) == 0 with input as build.pod(helpers)
-	count(data.probes.warn_missing_liveness) == 0 with input as build.pod(helpers)
+	})
+	labelled_helpers := object.union(helpers, {"metadata": {"labels": {"app": "web"}}})
+	count(results_of(labelled_helpers, {"cluster": build.by_kind([service])})) == 0
 }

@@ -74,6 +74,24 @@ is_main(container) if {
 }
 
 # METADATA
+# description: The main containers of a workload that does not end by itself.
+lasting_containers := [container |
+	is_lasting
+	some container in containers
+	container.list == "containers"
+]
+
+lasting_kinds := {"DaemonSet", "Deployment", "ReplicaSet", "ReplicationController", "StatefulSet"}
+
+is_lasting if input.kind in lasting_kinds
+
+# A pod that is expected to end has a restart policy other than the default.
+is_lasting if {
+	input.kind == "Pod"
+	object.get(input, ["spec", "restartPolicy"], "Always") == "Always"
+}
+
+# METADATA
 # description: The name of a container or volume; an incomplete manifest may have none.
 name(part) := object.get(part, "name", "")
 

@@ -1,9 +1,34 @@
 # METADATA
 # title: "Practices: images"
-# description: The registries that images come from. Off by default, because they differ between teams.
+# description: Digests of images, and the registries that they come from. Off by default, because teams differ in both.
 # related_resources:
 # - ref: https://kubernetes.io/docs/concepts/containers/images/#image-names
 package practices.images
+
+# METADATA
+# title: No digest
+# description: A tag can be moved to another image; a digest can't. Off by default, since most images have only a tag.
+# related_resources:
+# - ref: https://kubernetes.io/docs/concepts/containers/images/#image-pull-policy
+# custom:
+#   id: IMG-02
+#   severity: low
+#   frameworks: {nsa-1.2: [images]}
+warn_missing_digest contains result if {
+	some container in data.lib.workload.containers
+	image := container.spec.image
+	is_tagged(image)
+	result := data.lib.workload.flaw(
+		container, "image", image,
+		sprintf("runs the image \"%s\" without a digest: add @sha256:…", [data.lib.images.shown(container, image, 69)]),
+	)
+}
+
+is_tagged(image) if {
+	is_string(image)
+	not contains(image, "@")
+	data.lib.images.tag(image) != "latest"
+}
 
 # METADATA
 # title: Registry that is not allowed

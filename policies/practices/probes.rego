@@ -1,9 +1,28 @@
 # METADATA
 # title: "Practices: probes"
-# description: How probes are set. Off by default, because the right values depend on the application.
+# description: Liveness probes, and how they are set. Off by default, because the right values depend on the application.
 # related_resources:
 # - ref: https://kubernetes.io/docs/concepts/configuration/liveness-readiness-startup-probes/
 package practices.probes
+
+# METADATA
+# title: No liveness probe
+# description: |
+#   Without one, a container that hangs is never restarted. Off by default: a probe that fails under load restarts containers
+#   that work.
+# related_resources:
+# - ref: https://kubernetes.io/docs/tasks/configure-pod-container/configure-liveness-readiness-startup-probes/#define-a-liveness-command
+# custom:
+#   id: PRB-02
+#   severity: info
+warn_missing_liveness contains result if {
+	some container in data.lib.workload.lasting_containers
+	object.get(container.spec, "livenessProbe", null) == null
+	result := data.lib.workload.flaw(
+		container, "livenessProbe", null,
+		"has no liveness probe: set livenessProbe",
+	)
+}
 
 # METADATA
 # title: Identical probes

@@ -3,10 +3,16 @@ package practices.probes_test
 import data.lib.build_test as build
 
 # For the pages of the rules.
-examples := {"warn_identical_probes": {
-	"violating": build.small({}, {"livenessProbe": http({}), "readinessProbe": http({})}),
-	"correct": build.small({}, {"livenessProbe": http({"failureThreshold": 6}), "readinessProbe": http({})}),
-}}
+examples := {
+	"warn_missing_liveness": {
+		"violating": build.small({}, {"ports": [{"containerPort": 8080}]}),
+		"correct": build.small({}, {"ports": [{"containerPort": 8080}], "livenessProbe": {"httpGet": {"path": "/live", "port": 8080}}}),
+	},
+	"warn_identical_probes": {
+		"violating": build.small({}, {"livenessProbe": http({}), "readinessProbe": http({})}),
+		"correct": build.small({}, {"livenessProbe": http({"failureThreshold": 6}), "readinessProbe": http({})}),
+	},
+}
 
 http(timing) := object.union({"httpGet": {"path": "/ready", "port": 8080}}, timing)
 
@@ -64,4 +70,42 @@ test_result if {
 		"msg": "container \"web\" has the same liveness and readiness probe: raise livenessProbe.failureThreshold",
 		"details": {"container": "web", "field": "spec.containers[0].livenessProbe", "value": http({})},
 	}}
+}
+
+bare := {"containers": [{"name": "web"}, {"name": "log", "livenessProbe": null}]}
+
+test_no_liveness_probe if {
+	every workload in [
+		build.pod(bare),
+		build.deployment(bare),
+		build.templated("apps/v1", "StatefulSet", bare),
+		build.templated("apps/v1", "DaemonSet", bare),
+		build.templated("apps/v1", "ReplicaSet", bare),
+		build.templated("v1", "ReplicationController", bare),
+	] {
+		count(data.practices.probes.warn_missing_liveness) == 2 with input as workload
+	}
+	missing := data.practices.probes.warn_missing_liveness with input as examples.warn_missing_liveness.violating
+	missing == {{
+		"msg": "container \"web\" has no liveness probe: set livenessProbe",
+		"details": {"container": "web", "field": "spec.containers[0].livenessProbe", "value": null},
+	}}
+}
+
+test_liveness_probe_is_not_needed if {
+	helpers := {
+		"initContainers": [{"name": "prepare"}, {"name": "proxy", "restartPolicy": "Always"}],
+		"ephemeralContainers": [{"name": "look"}],
+	}
+	every workload in [
+		build.pod(helpers),
+		build.deployment({"containers": [{"name": "web", "livenessProbe": {"exec": {"command": ["true"]}}}]}),
+		build.cron_job(bare),
+		build.templated("batch/v1", "Job", bare),
+		build.pod_template(bare),
+		build.pod(object.union(bare, {"restartPolicy": "Never"})),
+		build.pod(object.union(bare, {"restartPolicy": "OnFailure"})),
+	] {
+		count(data.practices.probes.warn_missing_liveness) == 0 with input as workload
+	}
 }

@@ -99,8 +99,7 @@ fn library_rules_with_missing_lookups_give_results_and_no_errors() {
         let output = kaudit(folder.path(), &[&check, arguments].concat()).output().unwrap();
         assert_eq!(output.status.code(), Some(1), "{arguments:?}: {output:?}");
         let audit: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-        let rules =
-            ["deny_missing_memory_limit", "warn_missing_requests", "warn_missing_readiness", "warn_default_token"];
+        let rules = ["deny_missing_memory_limit", "warn_missing_requests", "warn_default_token"];
         let results = audit["results"].as_array().unwrap().iter().filter_map(|result| {
             let [rule, severity] = ["rule", "severity"].map(|key| result[key].as_str().unwrap());
             assert_ne!(result["result"], "error", "{result}");
@@ -110,11 +109,11 @@ fn library_rules_with_missing_lookups_give_results_and_no_errors() {
         results.sort();
         results.join(", ")
     };
-    let limited = "deny_missing_memory_limit info, warn_missing_readiness low, warn_missing_requests info";
+    let limited = "deny_missing_memory_limit info, warn_missing_requests info";
     assert_eq!(found(&[]), format!("deny_cluster_admin high, {limited}"));
     assert_eq!(found(&["-n", "shop"]), limited);
-    let excluded = ["limitranges", "serviceaccounts", "services", "clusterroles"].map(|kind| ["--exclude", kind]);
-    let unlimited = "deny_missing_memory_limit medium, warn_default_token low, warn_missing_readiness info, warn_missing_requests low";
+    let excluded = ["limitranges", "serviceaccounts", "clusterroles"].map(|kind| ["--exclude", kind]);
+    let unlimited = "deny_missing_memory_limit medium, warn_default_token low, warn_missing_requests low";
     assert_eq!(found(excluded.as_flattened()), unlimited);
 }
 

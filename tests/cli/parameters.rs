@@ -79,16 +79,16 @@ fn profiles_select_rules_of_the_library_only() {
         let list: Value = serde_json::from_slice(&ended.stdout).unwrap();
         (list["summary"]["rules"].as_u64().unwrap(), list["profile"].clone())
     };
-    let library = ["builtin:images", "policies"];
-    assert_eq!(rules(&library), (3, Value::Null));
-    assert_eq!(rules(&[&library[..], &["--profile", "strict"]].concat()), (3, "strict".into()));
+    let library = ["builtin:practices.images", "policies"];
+    assert_eq!(rules(&library), (4, Value::Null));
+    assert_eq!(rules(&[&library[..], &["--profile", "strict"]].concat()), (4, "strict".into()));
     let minimal = |settings: &str| {
         let settings = format!("--rules={settings}");
         rules(&[&library[..], &["--profile", "minimal", &settings]].concat())
     };
     assert_eq!(minimal("{}"), (1, "minimal".into()), "a rule of severity low of another source stays");
-    assert_eq!(minimal("{IMG-01: {off: false}}").0, 2);
-    assert_eq!(minimal("{IMG-01: {severity: high}, IMG-02: {severity: low}}").0, 2);
+    assert_eq!(minimal("{IMG-04: {off: false}}").0, 2);
+    assert_eq!(minimal("{IMG-04: {severity: high}, IMG-02: {severity: low}}").0, 2);
     assert_cmd_snapshot!(
         "profile_without_rules",
         kaudit(folder.path(), &["check", "-f", "a.yaml", "-p", "builtin:images", "--profile", "minimal"])

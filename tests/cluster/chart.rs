@@ -489,7 +489,7 @@ async fn values_configure_rules_and_namespaces() {
     }
     let settings = [
         "excludeNamespaces={kube-system,kube-*}",
-        "skipRules={IMG-02,probes/*}",
+        "skipRules={POD-02,probes/*}",
         "minSeverity=medium",
         "rules.IMG-01=off",
         "rules.RES-01.severity=low",
@@ -501,14 +501,14 @@ async fn values_configure_rules_and_namespaces() {
     let wanted = [
         "--exclude-namespace=kube-system",
         "--exclude-namespace=kube-*",
-        "--skip-rule=IMG-02",
+        "--skip-rule=POD-02",
         "--skip-rule=probes/*",
         "--min-severity=medium",
     ];
     assert!(wanted.iter().all(|wanted| arguments.iter().any(|argument| argument == wanted)), "{arguments:?}");
     assert_eq!(container["env"][0]["name"], "KAUDIT_RULES", "{container}");
     let rules = container["env"][0]["value"].as_str().unwrap();
-    let skip = ["--skip-rule=IMG-02", "--skip-rule=probes/*", "--min-severity=medium", "--rules", rules];
+    let skip = ["--skip-rule=POD-02", "--skip-rule=probes/*", "--min-severity=medium", "--rules", rules];
     let listed = run(Path::new("none"), &[&["policies", "builtin", "-o", "json"][..], &skip].concat()).await;
     assert_eq!(listed.code, Some(0), "{listed:?}");
     let default = render("kaudit", &[]).await.text;
