@@ -139,7 +139,7 @@ paths(ingress) := [{"key": [host, path, type], "field": sprintf("spec.rules[%d].
 	type := text(item, "pathType", "ImplementationSpecific")
 ]
 
-# Null means unset.
+# What is no text counts as unset.
 text(parent, key, otherwise) := value if {
 	value := parent[key]
 	is_string(value)

@@ -295,6 +295,8 @@ test_secrets_that_controllers_create if {
 		store := build.inventory([item])
 		count(data.references.pods.deny_missing_secret) == 1 with input as created with data.inventory as store
 	}
+	certificates := [object.union(named("cert-manager.io/v1", "Certificate", name), {"spec": {"secretName": name}}) | some name in ["api", "web"]]
+	each_has("deny_missing_secret", from_env({"secretRef": {"name": "web"}}), certificates, 0)
 	every item in [
 		named("bitnami.com/v1alpha1", "SealedSecret", "api"),
 		named("external-secrets.io/v1", "ExternalSecret", "api"),

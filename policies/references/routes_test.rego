@@ -113,6 +113,8 @@ test_backend_and_its_port if {
 	}
 	missing(route([{"name": "api", "port": 8080}]), [api]) == {"backend Service \"api\" has no port 8080: correct the port"}
 	missing(route([{"name": "api"}, {"name": "api", "port": null}]), [api]) == set()
+	results := data.references.routes.deny_missing_backend with input as route([{"name": "api", "port": 8080}]) with data.inventory as build.inventory([api])
+	build.fields(results) == {"spec.rules[0].backendRefs[0]"}
 	external := object.union(service("api", "shop", null), {"spec": {"type": "ExternalName"}})
 	missing(ingress([backend("api", {"number": 8080})]), [external]) == set()
 }
@@ -206,6 +208,10 @@ test_without_a_grant if {
 			distant(to_bank, [bank_api, grant(version, from_shop, object.union(all_services, wrong))]) == refused
 		}
 	}
+	every version in ["v1", "v1beta1"] {
+		other := object.union(grant(version, from_shop, {"group": "", "kind": "Secret"}), {"metadata": {"name": "other"}})
+		distant(to_bank, [bank_api, other, grant(version, from_shop, all_services)]) == set()
+	}
 	elsewhere := object.union(grant("v1", from_shop, all_services), {"metadata": {"namespace": "shop"}})
 	distant(to_bank, [bank_api, elsewhere]) == refused
 }
@@ -239,7 +245,11 @@ test_missing_certificates if {
 	uncertified(tls, []) == {"spec.tls[1].secretName"}
 	uncertified(tls, [secret("web-tls", "bank")]) == {"spec.tls[1].secretName"}
 	uncertified(tls, [secret("web-tls", "shop")]) == set()
-	every ref in [{"name": "web-tls"}, {"name": "web-tls", "kind": "Secret", "group": "", "namespace": "shop"}] {
+	every ref in [
+		{"name": "web-tls"},
+		{"name": "web-tls", "kind": "Secret", "group": "", "namespace": "shop"},
+		{"name": "web-tls", "kind": null, "group": null, "namespace": null},
+	] {
 		uncertified(listeners([ref]), []) == {"spec.listeners[1].tls.certificateRefs[0].name"}
 		uncertified(listeners([ref]), [secret("web-tls", "shop")]) == set()
 	}

@@ -66,14 +66,8 @@ is_controlled if {
 # Without ReplicaSets: those of Deployments are too many to compare.
 workloads := [workload |
 	some kind in ["DaemonSet", "Deployment", "StatefulSet"]
-	some workload in workloads_of_kind(kind)
+	some workload in data.lib.pods.objects_beside(kind)
 ]
-
-workloads_of_kind("DaemonSet") := data.lib.neighbours.in_namespace("apps/v1", "DaemonSet")
-
-workloads_of_kind("Deployment") := data.lib.neighbours.in_namespace("apps/v1", "Deployment")
-
-workloads_of_kind("StatefulSet") := data.lib.neighbours.in_namespace("apps/v1", "StatefulSet")
 
 # Whether a workload or budget selects the pods of a workload.
 selects(item, workload) if {

@@ -120,15 +120,9 @@ problem_of(call, found) := ["has only workloads with 0 replicas", "scale one up"
 
 workloads_of(namespace, selector) := [workload |
 	some kind in ["DaemonSet", "Deployment", "StatefulSet"]
-	some workload in workloads_of_kind(namespace, kind)
+	some workload in data.lib.pods.objects(namespace, kind)
 	data.lib.selectors.matches_map(selector, data.lib.selectors.labels(workload.spec.template.metadata))
 ]
-
-workloads_of_kind(namespace, "DaemonSet") := data.lib.neighbours.of_namespace(namespace, "apps/v1", "DaemonSet")
-
-workloads_of_kind(namespace, "Deployment") := data.lib.neighbours.of_namespace(namespace, "apps/v1", "Deployment")
-
-workloads_of_kind(namespace, "StatefulSet") := data.lib.neighbours.of_namespace(namespace, "apps/v1", "StatefulSet")
 
 is_about_new_pods(rule) if {
 	some group in rule.apiGroups
@@ -142,9 +136,8 @@ is_about_new_pods(rule) if {
 is_for_namespace(selector, _) if selector == {}
 
 is_for_namespace(selector, name) if {
-	some namespace in data.lib.neighbours.in_cluster("v1", "Namespace", name)
-	labels := object.union(data.lib.selectors.labels(namespace.metadata), {"kubernetes.io/metadata.name": name})
-	data.lib.selectors.matches(selector, labels)
+	data.lib.neighbours.of_cluster("v1", "Namespace")[name]
+	data.lib.selectors.matches(selector, data.lib.namespaces.labels(name))
 }
 
 # Null means unset.
