@@ -188,6 +188,24 @@ mod tests {
         assert_eq!((rules(Profile::Minimal), none), ((severe, severe, all - severe), 0));
     }
 
+    /// A result has the annotations of the definition that it comes from, so each definition needs those of its rule.
+    #[test]
+    fn each_definition_of_a_rule_has_its_id_title_and_severity() {
+        let options = LoadOptions { profile: Profile::Strict, ..LoadOptions::default() };
+        let set = PolicySet::load_with(&[FileSource::builtin()], &options).unwrap();
+        let mut with_several = 0;
+        for entrypoint in set.units.iter().flat_map(|unit| &unit.groups).flat_map(|group| &group.entrypoints) {
+            let metadata = &entrypoint.rule.metadata;
+            assert!(metadata.info.id.is_some(), "{entrypoint:?}");
+            with_several += usize::from(entrypoint.definitions.len() > 1);
+            for definition in &entrypoint.definitions {
+                assert_eq!(definition.metadata.info, metadata.info, "{definition:?}");
+                assert_eq!(definition.metadata.severity, metadata.severity, "{definition:?}");
+            }
+        }
+        assert!(with_several > 0);
+    }
+
     #[test]
     fn a_part_includes_only_the_packages_that_it_uses() {
         assert_eq!(paths("services"), ["services.rego"]);
