@@ -12,7 +12,7 @@ test_masters_group if {
 		results := data.rbac.deny_masters_group with input as make.binding(kind, "view", [make.user("ann"), make.group("system:masters")])
 		results == {{
 			"msg": "group \"system:masters\" bypasses authorization and cannot be revoked: bind a group of your own",
-			"details": {"field": "subjects[1]", "value": "system:masters", "role": "view"},
+			"details": {"field": "subjects[1]", "value": "system:masters", "subject": "group system:masters", "role": "view"},
 		}}
 	}
 	every subject in [make.user("system:masters"), make.group("system:nodes"), make.group("masters"), {"kind": "Group"}, {}] {
@@ -34,7 +34,7 @@ test_default_account if {
 		results == {{
 			"msg": "serviceaccount \"default\" lends the role to every pod without an account of its own: create a ServiceAccount",
 			"severity": "medium",
-			"details": {"field": "subjects[1]", "value": "default", "role": "view"},
+			"details": {"field": "subjects[1]", "value": "default", "subject": "serviceaccount shop/default", "role": "view"},
 		}}
 		every role in ["admin", "cluster-admin", "edit"] {
 			strong := data.rbac.deny_default_account with input as make.binding(kind, role, [make.account("default")])
@@ -109,7 +109,7 @@ test_account_that_does_not_exist if {
 		binding := make.in_namespace("shop", make.binding(kind, "view", [make.user("web"), make.account("web")]))
 		missing(binding, []) == {{
 			"msg": "serviceaccount \"web\" does not exist in namespace shop: create it, or remove the subject",
-			"details": {"field": "subjects[1]", "value": "web", "role": "view"},
+			"details": {"field": "subjects[1]", "value": "web", "subject": "serviceaccount shop/web", "role": "view"},
 		}}
 		count(missing(binding, [web_account])) == 0
 		count(missing(binding, [object.union(web_account, {"metadata": {"name": "api"}})])) == 1
@@ -131,4 +131,17 @@ test_bindings_of_the_api_server if {
 	count(missing(binding, [])) == 2
 	count(missing(make.builtin("system:controller:web", binding), [])) == 0
 	count(missing(object.union(binding, {"apiVersion": "example.com/v1"}), [])) == 0
+}
+
+# Manifests may leave out the namespaces, and the role is unknown while they are written.
+test_incomplete_bindings if {
+	subject := {"kind": "ServiceAccount", "name": "default"}
+	binding := object.remove(make.binding("RoleBinding", "view", [subject]), ["roleRef"])
+	some result in data.rbac.deny_default_account with input as binding
+	result.details == {"field": "subjects[0]", "value": "default", "subject": "serviceaccount default", "role": ""}
+}
+
+test_names_that_are_no_text if {
+	binding := make.builtin(1, make.binding("ClusterRoleBinding", "view", [make.group("system:masters")]))
+	count(data.rbac.deny_masters_group) == 1 with input as binding
 }

@@ -334,7 +334,7 @@ test_all_pods_of_a_namespace if {
 			results := data.rbac.deny_everybody with input as make.binding(kind, name, [pods, make.account("web")])
 			results == {{
 				"msg": "group \"system:serviceaccounts:shop\" includes every pod with a token there: bind the service accounts that need the role",
-				"details": {"field": "subjects[0]", "value": "system:serviceaccounts:shop", "role": name},
+				"details": {"field": "subjects[0]", "value": "system:serviceaccounts:shop", "subject": "group system:serviceaccounts:shop", "role": name},
 			}}
 		}
 		bound := make.binding(kind, "superuser", [pods])

@@ -107,16 +107,18 @@ holders(binding) := {holder |
 	binding.roleRef.kind == input.kind
 	binding.roleRef.name == input.metadata.name
 	some subject in binding.subjects
+	subject.kind in {"Group", "ServiceAccount", "User"}
 	not is_control_plane(subject)
-	holder := holder_name(subject, binding)
+	holder := subject_name(subject, binding)
 }
 
-holder_name(subject, binding) := sprintf("serviceaccount %s", [trim_prefix(name, "/")]) if {
+# The kind and name of a subject, with the namespace of a ServiceAccount.
+subject_name(subject, binding) := sprintf("serviceaccount %s", [trim_prefix(name, "/")]) if {
 	subject.kind == "ServiceAccount"
 	name := sprintf("%s/%s", [namespace_of(subject, binding), subject.name])
 }
 
-holder_name(subject, _) := sprintf("%s %s", [lower(subject.kind), subject.name]) if subject.kind in {"Group", "User"}
+subject_name(subject, _) := sprintf("%s %s", [lower(subject.kind), subject.name]) if subject.kind != "ServiceAccount"
 
 # Names that begin with system: belong to Kubernetes, except for those that include ordinary users and pods.
 is_control_plane(subject) if {
@@ -163,12 +165,14 @@ others(sorted) := "" if count(sorted) == 1
 others(sorted) := " and others" if count(sorted) > 1
 
 # METADATA
-# description: The result for one subject of a binding.
+# description: |
+#   The result for one subject of a binding. `subject` in the details is its kind and name, with the namespace of a ServiceAccount.
 subject_flaw(subject, text) := {
 	"msg": sprintf("%s \"%s\" %s", [lower(subject.kind), subject.name, text]),
 	"details": {
 		"field": sprintf("subjects[%d]", [subject.index]),
 		"value": subject.name,
+		"subject": subject_name(subject, input),
 		"role": role_name,
 	},
 }

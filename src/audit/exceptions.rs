@@ -219,16 +219,17 @@ impl Exceptions {
             let found = self.found.naming(rule, &namespaces).filter(|_| is_excusable);
             let mut applying = given.chain(found).filter(|exception| {
                 exception.expires > now
+                    && exception.covers(finding)
                     && !self.is_too_long(exception, now)
                     && *matching
                         .entry(std::ptr::from_ref::<Exception>(exception))
                         .or_insert_with(|| subjects.iter().any(|(key, labels)| exception.matches(key, || &**labels)))
             });
             let Some(first) = applying.next() else { continue };
-            finding.excuse(&first.excuse);
             for other in applying {
                 other.preceded_by.get_or_init(|| Arc::clone(&first.excuse.by));
             }
+            finding.excuse(&first.excuse);
         }
     }
 

@@ -57,6 +57,17 @@ fn other_namespaces_names_and_rules_are_not_excused() {
         ("name: kube-proxy, ", "name: proxy, ", "proxy deny_privileged"),
         ("kind: DaemonSet", "kind: StatefulSet", "kindnet deny_host_namespaces"),
         ("\"eks:addon-cluster-admin\"}\nroleRef", "\"eks:others\"}\nroleRef", "eks:others deny_cluster_admin"),
+        ("User, name: \"eks:addon-manager\"", "User, name: ann", "eks:addon-cluster-admin deny_cluster_admin"),
+        (
+            "User, name: \"eks:addon-manager\"",
+            "ServiceAccount, name: \"eks:addon-manager\", namespace: shop",
+            "eks:addon-cluster-admin deny_cluster_admin",
+        ),
+        (
+            "namespace: kube-system, name: helm-traefik}",
+            "namespace: shop, name: helm-traefik}",
+            "helm-kube-system-traefik deny_cluster_admin",
+        ),
         ("kube-public", "kube-system", "kubeadm:bootstrap-signer-clusterinfo deny_anonymous"),
     ] {
         let changed = COMPONENTS.replace(from, to);

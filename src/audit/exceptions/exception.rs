@@ -16,6 +16,7 @@ use crate::{
     model::{
         exception::Excuse,
         object::{Object, ObjectKey},
+        verdict::Finding,
     },
     source::selection::KindPattern,
 };
@@ -50,6 +51,8 @@ pub(crate) struct Exception {
     /// It names no namespace, so that it is for the one into which kubectl would put it.
     pub(crate) is_in_default: bool,
     labels: Option<Selector>,
+    /// The subjects of a binding that it is for, as `details.subject` of a result names them; empty is all results.
+    subjects: Vec<String>,
     /// An exception that excused some of what this one is about.
     pub(crate) preceded_by: OnceLock<Arc<str>>,
 }
@@ -75,6 +78,9 @@ pub(super) struct SystemComponent {
     #[serde(default)]
     pub(super) namespaces: Vec<String>,
     pub(super) names: Vec<String>,
+    /// The subjects of its bindings, such as `serviceaccount kube-system/web`.
+    #[serde(default)]
+    pub(super) subjects: Vec<String>,
     /// Ids of rules.
     #[serde(default)]
     pub(super) rules: Vec<Arc<str>>,
@@ -226,6 +232,7 @@ impl Exception {
             namespace,
             is_in_default,
             preceded_by: OnceLock::new(),
+            subjects: Vec::new(),
             labels: labels.map_err(|why| format!("spec.match.labelSelector: {why}"))?,
         })
     }
@@ -235,7 +242,7 @@ impl Exception {
     /// # Errors
     /// Names a kind of the component that is not a valid pattern.
     pub(super) fn of_component(component: SystemComponent, common: &[PolicyRules]) -> Result<Self, String> {
-        let SystemComponent { name, kinds, namespaces, names, rules, reason } = component;
+        let SystemComponent { name, kinds, namespaces, names, subjects, rules, reason } = component;
         let own = (!rules.is_empty()).then(|| PolicyRules { name: "*".into(), rules });
         let wildcards = |patterns: Vec<String>| patterns.iter().map(|pattern| Wildcard::new(pattern)).collect();
         Ok(Self {
@@ -250,6 +257,7 @@ impl Exception {
             is_in_default: false,
             preceded_by: OnceLock::new(),
             labels: None,
+            subjects,
         })
     }
 
@@ -262,6 +270,12 @@ impl Exception {
             return format!("excuses nothing: without metadata.namespace it is for the namespace {DEFAULT_NAMESPACE}");
         }
         "excuses nothing".to_owned()
+    }
+
+    /// Whether it may excuse a result of an object that it matches.
+    pub(crate) fn covers(&self, finding: &Finding) -> bool {
+        let subject = finding.details.as_ref().and_then(|details| details.get("subject")?.as_str());
+        self.subjects.is_empty() || subject.is_some_and(|subject| self.subjects.iter().any(|own| own == subject))
     }
 
     /// Whether labels decide what it is about.

@@ -54,22 +54,24 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
-    use crate::judge::{set::PolicySet, sources::FileSource};
+    use crate::judge::{load_options::LoadOptions, profile::Profile, set::PolicySet, sources::FileSource};
 
     #[test]
     fn every_entry_is_narrow_and_names_rules_of_the_library() {
         let SystemComponents { every_workload, workloads, others, .. } = components().unwrap();
-        let set = PolicySet::load(&[FileSource::builtin()]).unwrap();
+        let options = LoadOptions { profile: Profile::Strict, ..LoadOptions::default() };
+        let set = PolicySet::load_with(&[FileSource::builtin()], &options).unwrap();
         let ids: BTreeSet<&str> =
             set.policies.iter().flat_map(|policy| policy.rules.iter().flat_map(|rule| rule.metadata.ids())).collect();
         let mut names = BTreeSet::new();
         for component in workloads.iter().chain(&others) {
-            let SystemComponent { name, kinds, namespaces, names: objects, rules, .. } = component;
+            let SystemComponent { name, kinds, namespaces, names: objects, subjects, rules, .. } = component;
             assert!(names.insert(name), "{name} is there twice");
             assert!(!kinds.is_empty() && !objects.is_empty(), "{name}");
             assert!(objects.iter().chain(namespaces).all(|pattern| !pattern.starts_with('*')), "{name}");
             assert!(namespaces.iter().all(|namespace| !namespace.contains('*')), "{name}");
             assert!(kinds.iter().all(|kind| *kind == "Pod" || kind.contains('.')), "{name}: kinds have a group");
+            assert_eq!(kinds.iter().any(|kind| kind.contains("bindings.")), !subjects.is_empty(), "{name}: subjects");
             let unknown: Vec<_> = rules.iter().filter(|rule| !ids.contains(&***rule)).collect();
             assert!(unknown.is_empty(), "{name}: {unknown:?}");
         }
