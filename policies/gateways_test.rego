@@ -121,6 +121,7 @@ test_attached_routes if {
 		served({}, [route(parent, [serving])]) == set()
 	}
 	served({}, [object.union(route({}, [serving]), {"spec": {"parentRefs": null}})]) == set()
+	count(served({}, [object.union(route({}, [serving]), {"spec": {"parentRefs": [{"name": "bank"}, {"name": "shop"}]}})])) == 1
 }
 
 elsewhere := object.union(route({"namespace": "shop"}, [serving]), {"metadata": {"namespace": "bank"}})

@@ -278,3 +278,13 @@ test_secret_of_a_command_line_is_not_repeated if {
 		"details": {"container": "web", "field": "spec.containers[0].args[0]", "value": "the secret password"},
 	}}
 }
+
+test_words_may_be_names_only_after_secret if {
+	results := data.secrets.deny_literal_secret with input as build.pod_with_container({"env": [{"name": "API_TOKEN", "value": "regcred"}]})
+	{object.get(result, "severity", "as the rule's") | some result in results} == {"as the rule's"}
+}
+
+test_names_that_are_no_text if {
+	variable := {"name": 1, "value": "redis://:hunter2@cache:6379"}
+	count(data.secrets.deny_literal_secret) == 0 with input as build.pod_with_container({"env": [variable]})
+}

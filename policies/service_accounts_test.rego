@@ -115,7 +115,7 @@ test_account_and_manifests_without_namespace if {
 # A Pod that was created before the account disabled its token still has it.
 test_pod_with_a_token_volume if {
 	inventory := accounts({"default": {"automountServiceAccountToken": false}})
-	mounts := [{"name": "kube-api-access-x7k2p", "mountPath": "/var/run/secrets/kubernetes.io/serviceaccount"}]
+	mounts := [{"name": "tmp", "mountPath": "/tmp"}, {"name": "kube-api-access-x7k2p", "mountPath": "/var/run/secrets/kubernetes.io/serviceaccount"}]
 	every list in ["containers", "initContainers"] {
 		pod := in_shop(build.pod({list: [{"name": "web", "volumeMounts": mounts}]}))
 		count(data.service_accounts.warn_default_token) == 1 with input as pod with data.inventory as inventory
@@ -127,4 +127,12 @@ test_pod_with_a_token_volume if {
 test_mirror_pod if {
 	mirror := object.union(build.pod({}), {"metadata": {"annotations": {"kubernetes.io/config.mirror": "a1b2"}}})
 	count(data.service_accounts.warn_default_token) == 0 with input as mirror
+}
+
+test_default_token_result if {
+	results := data.service_accounts.warn_default_token with input as build.pod({"automountServiceAccountToken": true})
+	results == {{
+		"msg": "pod has a token of the default ServiceAccount: set automountServiceAccountToken: false or a serviceAccountName",
+		"details": {"field": "spec.automountServiceAccountToken", "value": true},
+	}}
 }

@@ -25,5 +25,5 @@ select_pod if {
 # description: Whether a Service selects the pod of the input, a workload.
 selects_pod(service) if {
 	data.lib.selectors.matches_map(service.spec.selector, data.lib.workload.holder.metadata.labels)
-	object.get(service.spec, "type", "ClusterIP") != "ExternalName"
+	not service.spec.type == "ExternalName"
 }

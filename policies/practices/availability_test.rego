@@ -170,6 +170,7 @@ test_spread_replicas if {
 	}
 	results_of("warn_unspread_replicas", small(object.union({"replicas": 2}, host_port)), []) == 0
 	results_of("warn_unspread_replicas", small({"replicas": 2, "template": {"spec": {"containers": [{"name": "web", "ports": [{"hostPort": 0}, {"hostPort": null}]}]}}}), []) == 1
+	results_of("warn_unspread_replicas", small({"replicas": 2, "template": {"spec": {"containers": [{"name": "web", "ports": [{"hostPort": 1}]}]}}}), []) == 0
 	results_of("warn_unspread_replicas", small({"replicas": 1}), []) == 0
 }
 

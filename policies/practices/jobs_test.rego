@@ -59,6 +59,7 @@ test_cron_jobs if {
 	}
 	count_of(cron_job({})) == 1
 	count_of(cron_job({"jobTemplate": {"spec": {"activeDeadlineSeconds": null}}})) == 1
+	count_of(cron_job({"jobTemplate": {"spec": {"activeDeadlineSeconds": 0, "template": {"spec": {"activeDeadlineSeconds": 0}}}}})) == 1
 }
 
 test_cron_jobs_that_do_not_accumulate if {
