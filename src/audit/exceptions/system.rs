@@ -54,13 +54,12 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
-    use crate::judge::{load_options::LoadOptions, profile::Profile, set::PolicySet, sources::FileSource};
+    use crate::judge::{set::PolicySet, sources::FileSource};
 
     #[test]
     fn every_entry_is_narrow_and_names_rules_of_the_library() {
         let SystemComponents { every_workload, workloads, others, .. } = components().unwrap();
-        let options = LoadOptions { profile: Profile::Strict, ..LoadOptions::default() };
-        let set = PolicySet::load_with(&[FileSource::builtin()], &options).unwrap();
+        let set = PolicySet::load(&[FileSource::builtin()]).unwrap();
         let ids: BTreeSet<&str> =
             set.policies.iter().flat_map(|policy| policy.rules.iter().flat_map(|rule| rule.metadata.ids())).collect();
         let mut names = BTreeSet::new();
