@@ -22,7 +22,7 @@ warn_open_ingress contains result if {
 	is_for_ingress
 	rule := input.spec.ingress[i]
 	every list in ["from", "ports"] {
-		object.get(rule, list, null) in {null, []}
+		data.lib.selectors.given(rule, list, []) == []
 	}
 	result := {
 		"msg": sprintf("spec.ingress[%d] accepts all traffic: name its peers in from, or its ports", [i]),
@@ -33,4 +33,4 @@ warn_open_ingress contains result if {
 is_for_ingress if "Ingress" in input.spec.policyTypes
 
 # Unset, and as an empty list, it is Ingress, and Egress if there are rules for it.
-is_for_ingress if object.get(input.spec, "policyTypes", null) in {null, []}
+is_for_ingress if data.lib.selectors.given(input.spec, "policyTypes", []) == []

@@ -140,8 +140,8 @@ route_backends := [{"name": ref.name, "namespace": namespace, "port": object.get
 	some i, rule in input.spec.rules
 	some j, ref in rule.backendRefs
 	is_string(ref.name)
-	object.get(ref, "kind", "Service") in {null, "Service"}
-	object.get(ref, "group", "") in {null, ""}
+	data.lib.selectors.given(ref, "kind", "Service") == "Service"
+	data.lib.selectors.given(ref, "group", "") == ""
 	namespace := distant_namespace(ref)
 	field := sprintf("spec.rules[%d].backendRefs[%d]", [i, j])
 ]
@@ -204,8 +204,8 @@ certificates contains {"name": ref.name, "field": sprintf("spec.listeners[%d].tl
 	some i, listener in input.spec.listeners
 	some j, ref in listener.tls.certificateRefs
 	is_string(ref.name)
-	object.get(ref, "kind", "Secret") in {null, "Secret"}
-	object.get(ref, "group", "") in {null, ""}
+	data.lib.selectors.given(ref, "kind", "Secret") == "Secret"
+	data.lib.selectors.given(ref, "group", "") == ""
 	distant_namespace(ref) == ""
 }
 
