@@ -16,6 +16,7 @@ mod kinds;
 mod open_list;
 mod parse;
 mod patch;
+mod patched_value;
 mod pool;
 mod text_edits;
 mod yaml;
@@ -38,7 +39,7 @@ use self::{
 pub use self::{
     field_lines::FieldLines,
     files::{ManifestFile, download, files, is_stdin},
-    fixes::{FixedDocument, FixedObject, ManifestText},
+    fixes::{FixedLines, FixedObject, ManifestText},
     patch::{ObjectPatch, ResultFix},
 };
 use crate::{

@@ -14,7 +14,7 @@ use crate::{
     audit::result::{AuditResult, Entry, LineEdit},
     model::object::Location,
     output::{note, print, safe::shown_line, style::count},
-    source::manifest::{FixedDocument, FixedObject, ManifestFile, ManifestText, ObjectPatch, ResultFix},
+    source::manifest::{FixedLines, FixedObject, ManifestFile, ManifestText, ObjectPatch, ResultFix},
 };
 
 /// The maximum number of rounds: a fix may lead to another result with a fix.
@@ -87,8 +87,8 @@ fn note_unfixed(result: &AuditResult, unfixed: usize) {
     if unfixed > 0 {
         let results = count(unfixed, "result");
         note(&format!(
-            "{results} not fixed: standard input, a URL, a layout in which the field could not be changed, or a patch that \
-             does not apply"
+            "{results} not fixed: standard input, a URL, a layout in which the field could not be changed, a patch that does \
+             not apply, or a fix that conflicts with another"
         ));
     }
 }
@@ -156,8 +156,8 @@ pub(super) fn find_edits(results: &mut [Entry]) {
             .entry(Arc::clone(&location.file))
             .or_insert_with(|| read(&location.file).map(|text| ManifestText::new(&text)));
         let object = fixed_object(entry, vec![fix]);
-        let fixed = text.as_ref().and_then(|text| text.fixed_document(location.line, &object));
-        entry.edit = fixed.map(|FixedDocument { line, old, new }| Arc::new(LineEdit::between(line, &old, &new)));
+        let fixed = text.as_ref().and_then(|text| text.fixed_lines(location.line, &object));
+        entry.edit = fixed.map(|FixedLines { line, old, new }| Arc::new(LineEdit::between(line, &old, &new)));
     }
 }
 

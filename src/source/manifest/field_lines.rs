@@ -25,16 +25,23 @@ pub struct FieldLines {
 struct LocatedDocument {
     /// The first line of its text, from 1, after the document marker.
     line: usize,
+    /// The offset of that line.
+    start: usize,
     root: LocatedNode,
 }
 
 /// The position of an object in a file.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) struct ObjectPlace {
+#[derive(Debug)]
+pub(super) struct ObjectPlace<'l> {
     /// The first line of its document, from 1.
     pub(super) line: usize,
+    /// The offset of that line.
+    pub(super) start: usize,
     /// The keys of the document that lead to it: `items` and `0` in a List.
-    pub(super) keys: Vec<String>,
+    pub(super) keys: Vec<&'l str>,
+    pub(super) node: &'l LocatedNode,
+    /// Whether the document has aliases, so that a value may occur in several objects.
+    pub(super) has_aliases: bool,
 }
 
 /// A value and its position in the text.
@@ -45,6 +52,8 @@ pub(super) struct LocatedNode {
     /// In bytes. A block collection ends with its last value.
     pub(super) place: Range<usize>,
     pub(super) form: NodeForm,
+    /// Whether it is an alias, or contains one.
+    has_aliases: bool,
     /// Values of a mapping or a list.
     pub(super) children: Vec<LocatedChild>,
 }
@@ -110,16 +119,20 @@ impl FieldLines {
         let mut rest = text;
         let mut parser = Parser::new();
         parser.set_input_string(&mut rest);
-        let (mut documents, mut begin) = (Vec::new(), 1);
+        let (mut documents, mut line, mut start) = (Vec::new(), 1, 0);
         loop {
             let event = parser.parse().ok()?;
             match event.data {
                 EventData::StreamEnd => return Some(Self { documents }),
                 EventData::DocumentStart { implicit, .. } => {
-                    begin = number(event.start_mark.line) + 1 + usize::from(!implicit);
+                    line = number(event.start_mark.line) + 1 + usize::from(!implicit);
+                    let (before, after) = text.split_at_checked(number(event.start_mark.index))?;
+                    let next = || memchr::memchr(b'\n', after).map_or(text.len(), |end| before.len() + end + 1);
+                    let own = || memchr::memrchr(b'\n', before).map_or(0, |end| end + 1);
+                    start = if implicit { own() } else { next() };
                 }
                 EventData::StreamStart { .. } | EventData::DocumentEnd { .. } => {}
-                _ => documents.push(LocatedDocument { line: begin, root: node(&mut parser, &event, 0)? }),
+                _ => documents.push(LocatedDocument { line, start, root: node(&mut parser, &event, 0)? }),
             }
         }
     }
@@ -130,12 +143,13 @@ impl FieldLines {
     }
 
     /// Returns the position of the object that starts at a line, if there is one.
-    pub(super) fn object(&self, line: usize) -> Option<ObjectPlace> {
-        let line = u32::try_from(line).ok()?;
-        self.documents.iter().find_map(|LocatedDocument { line: begin, root }| {
+    pub(super) fn object(&self, line: usize) -> Option<ObjectPlace<'_>> {
+        let wanted = u32::try_from(line).ok()?;
+        let first = self.documents.partition_point(|document| document.root.line < wanted).saturating_sub(1);
+        self.documents[first..].iter().find_map(|LocatedDocument { line, start, root }| {
             let mut keys = Vec::new();
-            root.at(line, &mut keys)?;
-            Some(ObjectPlace { line: *begin, keys: keys.into_iter().map(str::to_owned).collect() })
+            let node = root.at(wanted, &mut keys)?;
+            Some(ObjectPlace { line: *line, start: *start, keys, node, has_aliases: root.has_aliases })
         })
     }
 
@@ -143,8 +157,7 @@ impl FieldLines {
     /// object starts there. Fields are written as in `spec.containers[0].image`, other keys as in
     /// `labels["example.com/a"]`.
     pub fn line(&self, object: usize, field: &str) -> Option<usize> {
-        let object = u32::try_from(object).ok()?;
-        let mut node = self.documents.iter().find_map(|document| document.root.at(object, &mut Vec::new()))?;
+        let mut node = self.object(object)?.node;
         let mut line = node.line;
         for FieldKey(key) in keys(field) {
             let Some(child) = node.child(key) else { break };
@@ -160,7 +173,9 @@ impl LocatedNode {
         if self.line == line && self.form.is_mapping() {
             return Some(self);
         }
-        self.children.iter().find_map(|child| {
+        // Children before the last one that starts above the line also end above it.
+        let first = self.children.partition_point(|child| child.line < line).saturating_sub(1);
+        self.children[first..].iter().take_while(|child| child.line <= line).find_map(|child| {
             keys.push(&child.key);
             let found = child.node.at(line, keys);
             if found.is_none() {
@@ -194,6 +209,7 @@ fn node(parser: &mut Parser<&mut &[u8]>, event: &Event, depth: usize) -> Option<
         return None;
     }
     let mut children = Vec::new();
+    let mut has_aliases = matches!(event.data, EventData::Alias { .. });
     let mut place = number(event.start_mark.index)..number(event.end_mark.index);
     let form = match event.data {
         EventData::SequenceStart { style, .. } => {
@@ -219,7 +235,7 @@ fn node(parser: &mut Parser<&mut &[u8]>, event: &Event, depth: usize) -> Option<
                     EventData::Scalar { value, .. } => value.clone(),
                     _ => String::new(),
                 };
-                node(parser, &key, depth + 1)?;
+                has_aliases |= node(parser, &key, depth + 1)?.has_aliases;
                 let value = parser.parse().ok()?;
                 children.push(child(parser, name, &key, &value, depth)?);
             }
@@ -230,10 +246,11 @@ fn node(parser: &mut Parser<&mut &[u8]>, event: &Event, depth: usize) -> Option<
     if let Some(last) = children.last().filter(|_| form.is_block()) {
         place.end = last.end();
     }
+    has_aliases |= children.iter().any(|child| child.node.has_aliases);
     if depth >= DEEPEST {
         children.clear();
     }
-    Some(LocatedNode { line, place, form, children })
+    Some(LocatedNode { line, place, form, has_aliases, children })
 }
 
 /// Reads the value that starts with an event, and its key.

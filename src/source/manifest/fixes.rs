@@ -1,14 +1,14 @@
 //! Sets fields of objects in the text of a manifest, and preserves its comments and layout.
 
-use std::{cmp::Reverse, collections::BTreeMap, ops::Range, sync::Arc};
+use std::{collections::BTreeMap, ops::Range, sync::Arc};
 
 use serde::de::IgnoredAny;
 use serde_json::Value;
 
 use super::{
     field_lines::{FieldLines, ObjectPlace},
-    patch::{ResultFix, ValueChange, at},
-    text_edits::{DocumentText, Edit, edit, parse},
+    patch::{ResultFix, ValueChange, ValueOperation, at, changed},
+    text_edits::{DocumentText, Edit, edit, line_after, parse},
 };
 use crate::model::object::ObjectRef;
 
@@ -34,14 +34,14 @@ pub struct ManifestText {
     lines: Option<FieldLines>,
 }
 
-/// A document of a file, before and after a fix.
+/// Lines of a file, before and after a fix.
 #[derive(Debug)]
-pub struct FixedDocument {
-    /// Its first line in the file, from 1.
+pub struct FixedLines {
+    /// The first one in the file, from 1.
     pub line: usize,
-    /// Its text before the fix.
+    /// Their text before the fix.
     pub old: String,
-    /// Its text after the fix.
+    /// Their text after the fix.
     pub new: String,
 }
 
@@ -54,58 +54,83 @@ impl ManifestText {
 
     /// Returns the text with the fixes of objects, each identified by its first line, and how many fixes were applied.
     /// A fix is applied completely or not at all. It is not applied if the text is not plain YAML, if it does not apply to
-    /// the object, or if another fix sets the same field to another value or moves the item of a list that it changes.
+    /// the object, or if it conflicts with an earlier fix of the object: one of them removes or replaces a value that the
+    /// other one changes. Then the object has to be evaluated again first.
     pub fn fixed(&self, mut objects: BTreeMap<usize, FixedObject>) -> (String, usize) {
         let (mut new, mut applied) = (self.text.clone(), 0);
-        // From the end, so that earlier lines keep their numbers.
+        // From the end, so that earlier objects keep their places.
         while let Some((line, object)) = objects.pop_last() {
             let place = self.lines.as_ref().and_then(|lines| lines.object(line));
-            if let Some((range, document, fixes)) = place.and_then(|place| fix_in(&new, &place, &object)) {
-                new.replace_range(range, &document);
+            let excerpt = place.map(|place| ObjectExcerpt::new(&new, line, &place));
+            if let Some((excerpt, (fixed, fixes))) =
+                excerpt.and_then(|excerpt| Some((excerpt.range.clone(), excerpt.fixed(&new, &object)?)))
+            {
+                new.replace_range(excerpt, &fixed);
                 applied += fixes;
             }
         }
         (format!("{}{new}", self.mark), applied)
     }
 
-    /// Returns the document of an object, before and after its fixes; `None` if none can be applied, or they change
-    /// nothing.
-    pub fn fixed_document(&self, line: usize, object: &FixedObject) -> Option<FixedDocument> {
-        let place = self.lines.as_ref()?.object(line)?;
-        let (range, new, applied) = fix_in(&self.text, &place, object)?;
-        let mark = if range.start == 0 { self.mark } else { "" };
-        let old = &self.text[range];
-        (applied > 0 && new != old).then(|| FixedDocument {
-            line: place.line,
-            old: format!("{mark}{old}"),
-            new: format!("{mark}{new}"),
-        })
+    /// Returns the lines of an object, before and after its fixes; `None` if none can be applied, or they change nothing.
+    pub fn fixed_lines(&self, line: usize, object: &FixedObject) -> Option<FixedLines> {
+        let excerpt = ObjectExcerpt::new(&self.text, line, &self.lines.as_ref()?.object(line)?);
+        let (fixed, applied) = excerpt.fixed(&self.text, object)?;
+        let Range { start, end } = excerpt.range;
+        let begin = self.text[..start].rfind('\n').map_or(0, |at| at + 1);
+        let after = line_after(&self.text, end);
+        let mark = if begin == 0 { self.mark } else { "" };
+        let lines = |inside: &str| format!("{mark}{}{inside}{}", &self.text[begin..start], &self.text[end..after]);
+        let (old, new) = (lines(&self.text[start..end]), lines(&fixed));
+        (applied > 0 && new != old).then_some(FixedLines { line: excerpt.line, old, new })
     }
 }
 
-/// Applies the fixes of one object to its document. Returns the range of the document in the text, its new text, and
-/// how many fixes were applied.
-fn fix_in(text: &str, place: &ObjectPlace, object: &FixedObject) -> Option<(Range<usize>, String, usize)> {
-    let begin = offset(text, place.line);
-    // The document may be longer than it was: objects of one List are fixed one after the other.
-    let range = begin..begin + document_length(&text[begin..]);
-    let mut document = EditedDocument::new(&text[range.clone()])?;
-    if !document.holds(&place.keys, &object.object) {
-        return None;
-    }
-    let applied = document.apply_all(&place.keys, &object.fixes);
-    let mut fixed = document.text;
-    // A block scalar ends with its line break, which must remain before the next document.
-    if text[range.clone()].ends_with('\n') && !fixed.ends_with('\n') {
-        fixed.push('\n');
-    }
-    Some((range, fixed, applied))
+/// The part of a text that contains an object and is valid YAML by itself, so that a fix does not read the other objects of
+/// a List.
+struct ObjectExcerpt<'l> {
+    /// Its first line, from 1.
+    line: usize,
+    range: Range<usize>,
+    /// The keys that lead to the object in it.
+    keys: Vec<&'l str>,
 }
 
-/// Returns the offset of a line, which is counted from 1.
-fn offset(text: &str, line: usize) -> usize {
-    let Some(breaks) = line.checked_sub(2) else { return 0 };
-    text.match_indices('\n').nth(breaks).map_or(text.len(), |(at, _)| at + 1)
+impl<'l> ObjectExcerpt<'l> {
+    /// Returns the excerpt with the object that starts at a line: only the object if it is part of a document, or the
+    /// document. Offsets before the end of the object are those of the original text.
+    fn new(text: &str, line: usize, place: &ObjectPlace<'l>) -> Self {
+        let Range { start, end } = place.node.place;
+        let own_line = text[..start].rfind('\n').map_or(0, |at| at + 1);
+        let before = &text[own_line..start];
+        if place.keys.is_empty() || place.has_aliases {
+            // The document may be longer than it was, if several of its objects are fixed.
+            let length = document_length(&text[place.start..]);
+            Self { line: place.line, range: place.start..place.start + length, keys: place.keys.clone() }
+        } else if !place.node.form.is_block() {
+            Self { line, range: start..end, keys: Vec::new() }
+        } else {
+            let dashes = before.bytes().filter(|byte| *byte == b'-').count();
+            Self { line, range: own_line..line_after(text, end), keys: vec!["0"; dashes] }
+        }
+    }
+
+    /// Applies the fixes of the object. Returns the new text of the excerpt, and how many fixes were applied.
+    fn fixed(&self, text: &str, object: &FixedObject) -> Option<(String, usize)> {
+        let old = &text[self.range.clone()];
+        let keys: Vec<String> = self.keys.iter().map(|key| (*key).to_owned()).collect();
+        let mut document = EditedDocument::new(old)?;
+        if !document.holds(&keys, &object.object) {
+            return None;
+        }
+        let applied = document.apply_all(&keys, &object.fixes);
+        let mut fixed = document.text;
+        // A block scalar ends with its line break, which must remain before the next document.
+        if old.ends_with('\n') && !fixed.ends_with('\n') {
+            fixed.push('\n');
+        }
+        Some((fixed, applied))
+    }
 }
 
 /// Returns the length of the first document of a text.
@@ -120,8 +145,8 @@ struct EditedDocument {
     text: String,
     is_json: bool,
     value: Value,
-    /// The changes of the object made before, and whether they shift items of a list.
-    made: Vec<(ValueChange, bool)>,
+    /// The changes of the object made before. All their paths are those of the object before the first one.
+    made: Vec<ValueChange>,
 }
 
 impl EditedDocument {
@@ -143,25 +168,16 @@ impl EditedDocument {
     fn apply_all(&mut self, place: &[String], fixes: &[ResultFix]) -> usize {
         let Some(object) = at(&self.value, place).cloned() else { return 0 };
         // All fixes are for the object as it was evaluated.
-        let mut fixes: Vec<Vec<ValueChange>> = fixes.iter().filter_map(|fix| fix.changes(&object)).collect();
-        // Changes of the number of items come last and from the end, so that earlier items keep their indexes.
-        fixes.sort_by_cached_key(|changes| {
-            let shift = changes.iter().find(|change| change.shifts_items(&object));
-            shift.map(|change| Reverse(change.order()))
-        });
-        fixes.retain(|changes| self.apply(place, changes));
-        fixes.len()
+        let changes = fixes.iter().filter_map(|fix| fix.changes(&object));
+        changes.filter(|changes| self.apply(place, &object, changes)).count()
     }
 
     /// Makes the changes of one fix; returns whether all of them are made. Otherwise nothing changes.
-    fn apply(&mut self, place: &[String], changes: &[ValueChange]) -> bool {
+    fn apply(&mut self, place: &[String], object: &Value, changes: &[ValueChange]) -> bool {
         let (text, value, earlier) = (self.text.clone(), self.value.clone(), self.made.clone());
-        let is_done = |change: &ValueChange| earlier.iter().any(|(known, _)| known == change);
-        let undoes = |change: &ValueChange, (known, shifts): &(ValueChange, bool)| {
-            known.path.starts_with(&change.path) || *shifts && known.moves(change)
-        };
         let is_made = changes.iter().all(|change| {
-            is_done(change) || !earlier.iter().any(|known| undoes(change, known)) && self.make(place, change)
+            earlier.contains(change)
+                || !earlier.iter().any(|known| known.conflicts(change)) && self.make(place, object, change)
         });
         if !is_made {
             (self.text, self.value, self.made) = (text, value, earlier);
@@ -170,21 +186,20 @@ impl EditedDocument {
     }
 
     /// Makes one change; returns whether the text has it.
-    fn make(&mut self, place: &[String], ValueChange { path, change }: &ValueChange) -> bool {
-        let own = ValueChange { path: place.iter().chain(path).cloned().collect(), change: change.clone() };
-        let Some(wanted) = own.applied_to(&self.value) else { return false };
-        let shifts = own.shifts_items(&self.value);
+    fn make(&mut self, place: &[String], object: &Value, change: &ValueChange) -> bool {
+        let path: Vec<String> = place.iter().cloned().chain(change.path_after(&self.made, object)).collect();
+        let Some(wanted) = changed(&self.value, &path, &change.change) else { return false };
         if wanted != self.value {
             // The edited text is parsed again, so that an unusual layout cannot change anything else.
-            let edited = self.edited(&own).filter(|text| parse(text).as_ref() == Some(&wanted));
+            let edited = self.edited(&path, &change.change).filter(|text| parse(text).as_ref() == Some(&wanted));
             let Some(text) = edited else { return false };
             (self.text, self.value) = (text, wanted);
         }
-        self.made.push((ValueChange { path: path.clone(), change: change.clone() }, shifts));
+        self.made.push(change.clone());
         true
     }
 
-    fn edited(&self, ValueChange { path, change }: &ValueChange) -> Option<String> {
+    fn edited(&self, path: &[String], change: &ValueOperation) -> Option<String> {
         let text = DocumentText { text: &self.text, is_json: self.is_json };
         let lines = FieldLines::parse(self.text.as_bytes())?;
         let path: Vec<&str> = path.iter().map(String::as_str).collect();
@@ -202,256 +217,4 @@ fn is_json(text: &str) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-    use serde_json::json;
-
-    use super::*;
-    use crate::source::manifest::patch::ObjectPatch;
-
-    const TEXT: &str = "\
-# The shop.
-apiVersion: v1
-kind: Pod
-metadata: {name: shop}  # kept
-spec:
-  hostPID: true
-  # Only one.
-  containers:
-    - name: a   # the first
-      image: a:1
-      securityContext:
-        privileged: true # why?
-    - {name: b, image: 'b:2'}
-    - name: c
-      securityContext: {}
-
----
-apiVersion: v1
-kind: List
-items:
-- kind: Service
-  spec: {type: NodePort}
-- kind: Service
-  spec:
-    type: NodePort
-";
-
-    fn fixed(text: &str, objects: BTreeMap<usize, FixedObject>) -> (String, usize) {
-        ManifestText::new(text).fixed(objects)
-    }
-
-    fn object<const N: usize>(kind: &str, name: &str, fixes: [(&str, Value); N]) -> FixedObject {
-        let fixes = fixes.map(|(field, value)| ResultFix::Field(field.to_owned(), value)).into();
-        let object = ObjectRef { kind: kind.to_owned(), name: name.into(), ..ObjectRef::default() };
-        FixedObject { object: Arc::new(object), fixes }
-    }
-
-    #[test]
-    fn fields_get_values_and_everything_else_stays() {
-        let pod = object(
-            "Pod",
-            "shop",
-            [
-                ("spec.hostPID", Value::Null),
-                ("spec.containers[0].securityContext.privileged", json!(false)),
-                ("spec.containers[0].securityContext.capabilities.drop", json!(["ALL"])),
-                ("spec.containers[1].securityContext.runAsNonRoot", json!(true)),
-                ("spec.containers[2].securityContext.runAsNonRoot", json!(true)),
-                ("spec.containers[2].securityContext.seccompProfile", json!({"type": "RuntimeDefault"})),
-            ],
-        );
-        let service = |line| (line, object("Service", "", [("spec.type", json!("ClusterIP"))]));
-        let (text, applied) = fixed(TEXT, BTreeMap::from([(2, pod), service(21), service(23)]));
-        insta::assert_snapshot!(text);
-        assert_eq!(applied, 8);
-        let (again, applied) =
-            fixed(&text, BTreeMap::from([(2, object("Pod", "shop", [("spec.containers[0].image", json!("a:1"))]))]));
-        assert_eq!((again, applied), (text, 1));
-    }
-
-    #[test]
-    fn unicode_byte_order_marks_and_json_are_preserved() {
-        for (old, new) in [
-            ("# Grüße\nkind: Pod\nd: {é: ü, x: 1} # Ö\ny: 2\n", "# Grüße\nkind: Pod\nd: {é: ü, x: 3} # Ö\ny: 2\n"),
-            ("\u{feff}kind: Pod\nd:\n  x: 1\n", "\u{feff}kind: Pod\nd:\n  x: 3\n"),
-            ("{\"kind\":\"Pod\",\"d\":{}}", "{\"kind\":\"Pod\",\"d\":{\"x\":3}}"),
-            ("{\"kind\":\"Pod\"}", "{\"kind\":\"Pod\", \"d\": {\"x\":3}}"),
-        ] {
-            let line = if old.starts_with('#') { 2 } else { 1 };
-            let fixes = BTreeMap::from([(line, object("Pod", "", [("d.x", json!(3))]))]);
-            assert_eq!(fixed(old, fixes), (new.to_owned(), 1));
-        }
-    }
-
-    #[test]
-    fn text_that_cannot_be_fixed_is_unchanged() {
-        for (line, name, field) in [
-            (1, "shop", "spec.hostPID"),
-            (2, "shop", "spec.containers[3].image"),
-            (2, "shop", "spec.volumes[0].name"),
-            (2, "shop", "kind.a"),
-            (2, "another", "spec.hostPID"),
-        ] {
-            let fixes = BTreeMap::from([(line, object("Pod", name, [(field, json!("x"))]))]);
-            assert_eq!(fixed(TEXT, fixes), (TEXT.to_owned(), 0), "{line} {name} {field}");
-        }
-        let twice = object("Pod", "", [("a", json!("A")), ("a", json!("B"))]);
-        assert_eq!(fixed("kind: Pod\n", BTreeMap::from([(1, twice)])), ("kind: Pod\na: A\n".to_owned(), 1));
-        for odd in ["{{ .Values.a }}", "a: [", "\t", "", "kind: Pod\na: &a {}\nb: *a\n"] {
-            let fixes = BTreeMap::from([(1, object("Pod", "", [("a.b", json!(1))]))]);
-            assert_eq!(fixed(odd, fixes), (odd.to_owned(), 0));
-        }
-    }
-
-    fn patch(value: &Value) -> ResultFix {
-        ResultFix::Patch(ObjectPatch::new(value).unwrap())
-    }
-
-    fn patched(text: &str, patches: impl IntoIterator<Item = Value>) -> (String, usize) {
-        let object = ObjectRef { kind: "Pod".to_owned(), name: "shop".into(), ..ObjectRef::default() };
-        let fixes = patches.into_iter().map(|value| patch(&value)).collect();
-        let line = 1 + text.lines().take_while(|line| line.starts_with('#')).count();
-        fixed(text, BTreeMap::from([(line, FixedObject { object: Arc::new(object), fixes })]))
-    }
-
-    #[test]
-    fn a_block_scalar_at_the_end_of_a_document_leaves_the_next_document() {
-        let text = "kind: Pod\nmetadata: {name: shop}\nspec:\n  a: |\n    x\n---\nkind: Other\n";
-        let fixed = "kind: Pod\nmetadata: {name: shop}\nspec:\n  a: new\n---\nkind: Other\n";
-        let patch = json!([{"op": "replace", "path": "/spec/a", "value": "new"}]);
-        assert_eq!(patched(text, [patch]), (fixed.to_owned(), 1));
-    }
-
-    #[test]
-    fn patches_change_several_fields_and_items_of_lists() {
-        let volume = json!({"name": "tmp", "emptyDir": {"medium": "Memory"}});
-        let operations = json!([
-            {"op": "test", "path": "/spec/hostPID", "value": true},
-            {"op": "remove", "path": "/spec/hostPID"},
-            {"op": "add", "path": "/spec/volumes", "value": [volume]},
-            {"op": "add", "path": "/spec/containers/1", "value": {"name": "x", "image": "x:1"}},
-            {"op": "remove", "path": "/spec/containers/0"},
-            {"op": "add", "path": "/spec/containers/-", "value": {"name": "last", "args": []}},
-            {"op": "add", "path": "/spec/containers/3/args/-", "value": "a b"},
-            {"op": "replace", "path": "/spec/containers/0/image", "value": "x:2"},
-        ]);
-        let text = TEXT.split("---").next().unwrap();
-        let (new, applied) = patched(text, [operations]);
-        assert_eq!(applied, 1);
-        insta::assert_snapshot!("json_patch", new);
-        let merge = json!({"metadata": {"labels": {"app": "shop", "none": null}}, "spec": {"hostPID": null, "containers": null, "os": {"name": "linux"}}});
-        let (new, applied) = patched(text, [merge]);
-        assert_eq!(applied, 1);
-        insta::assert_snapshot!("merge_patch", new);
-    }
-
-    #[test]
-    fn patches_of_one_object_are_applied_together_or_not_at_all() {
-        let text = "kind: Pod\nmetadata: {name: shop}\na:\n# One.\n- b: 0 # zero\n- b: 1 # one\n- b: 2\nc: {}\n";
-        let remove = |index: usize| json!([{"op": "remove", "path": format!("/a/{index}")}]);
-        let both = "kind: Pod\nmetadata: {name: shop}\na:\n# One.\n- b: 1 # one\nc: {}\n";
-        assert_eq!(patched(text, [remove(0), remove(2)]), (both.to_owned(), 2));
-        assert_eq!(patched(text, [remove(2), remove(0), remove(2)]), (both.to_owned(), 3), "the same twice");
-        // The item has another index after the first patch, so the second one has to wait.
-        let insert = json!([{"op": "add", "path": "/a/1", "value": {"b": 9}}]);
-        let (new, applied) = patched(
-            text,
-            [insert.clone(), json!([{"op": "remove", "path": "/a/0"}, {"op": "remove", "path": "/a/1"}])],
-        );
-        assert_eq!((new.contains("- b: 9\n"), new.contains("b: 2"), applied), (true, true, 1), "{new}");
-        // Values in items are set before the items move.
-        let (new, applied) = patched(text, [insert, json!([{"op": "replace", "path": "/a/2/b", "value": 8}])]);
-        assert!(applied == 2 && new.ends_with("- b: 0 # zero\n- b: 9\n- b: 1 # one\n- b: 8\nc: {}\n"), "{new}");
-        let all = json!([{"op": "remove", "path": "/a/0"}, {"op": "remove", "path": "/a/0"}, {"op": "remove", "path": "/a/0"}]);
-        assert_eq!(patched(text, [all]).0, "kind: Pod\nmetadata: {name: shop}\na: []\nc: {}\n");
-        for half in [
-            json!([{"op": "remove", "path": "/a/0"}, {"op": "remove", "path": "/d"}]),
-            json!([{"op": "add", "path": "/c/d", "value": 1}, {"op": "test", "path": "/c/d", "value": 2}]),
-            json!([{"op": "replace", "path": "", "value": {}}, {"op": "remove", "path": "/c"}]),
-        ] {
-            assert_eq!(patched(text, [half.clone()]), (text.to_owned(), 0), "{half}");
-        }
-        let anchors = "kind: Pod\nmetadata: {name: shop}\na: &a\n- b: 0\n- *a\n";
-        assert_eq!(patched(anchors, [remove(0)]), (anchors.to_owned(), 0));
-        let (set, field) = (json!({"c": {"d": 1}}), json!([{"op": "replace", "path": "/c", "value": {"e": 2}}]));
-        assert_eq!(patched(text, [set, field]).1, 1, "the second would undo the first");
-    }
-
-    /// A value with few keys, so that patches find them.
-    fn tree() -> impl Strategy<Value = Value> {
-        let leaf = prop_oneof![
-            Just(json!(null)),
-            Just(json!(1)),
-            Just(json!("x y")),
-            Just(json!("0o7")),
-            Just(json!({})),
-            Just(json!([]))
-        ];
-        leaf.prop_recursive(4, 24, 4, |inner| {
-            prop_oneof![
-                prop::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
-                prop::collection::btree_map("[a-c]", inner, 0..4)
-                    .prop_map(|members| Value::Object(members.into_iter().collect())),
-            ]
-        })
-    }
-
-    /// All paths below a value, and some that do not exist.
-    fn paths(value: &Value, own: &str, all: &mut Vec<String>) {
-        match value {
-            Value::Object(members) => {
-                all.push(format!("{own}/new"));
-                members.iter().for_each(|(key, value)| {
-                    all.push(format!("{own}/{key}"));
-                    paths(value, &format!("{own}/{key}"), all);
-                });
-            }
-            Value::Array(items) => {
-                all.push(format!("{own}/-"));
-                all.push(format!("{own}/{}", items.len()));
-                items.iter().enumerate().for_each(|(index, value)| {
-                    all.push(format!("{own}/{index}"));
-                    paths(value, &format!("{own}/{index}"), all);
-                });
-            }
-            _ => {}
-        }
-    }
-
-    proptest! {
-        #![proptest_config(ProptestConfig { cases: 256, ..ProptestConfig::default() })]
-
-        #[test]
-        fn a_patch_of_the_text_equals_the_patch_of_the_value(
-            spec in tree(), merged in tree(),
-            operations in prop::collection::vec((0..3_usize, any::<prop::sample::Index>(), tree()), 1..4),
-        ) {
-            let object = json!({"kind": "Pod", "metadata": {"name": "shop"}, "spec": {"a": spec}});
-            let mut all = Vec::new();
-            paths(&object["spec"], "/spec", &mut all);
-            let operations = operations.iter().map(|(operation, path, value)| {
-                let operation = ["add", "remove", "replace"][*operation];
-                json!({"op": operation, "path": path.get(&all), "value": value})
-            });
-            for value in [operations.collect::<Value>(), json!({"spec": {"a": merged}})] {
-                let mut wanted = object.clone();
-                let is_applicable = match ObjectPatch::new(&value).unwrap() {
-                    ObjectPatch::Json(patch) => json_patch::patch(&mut wanted, &patch).is_ok(),
-                    ObjectPatch::Merge(_) => {
-                        json_patch::merge(&mut wanted, &value);
-                        true
-                    }
-                };
-                let block = serde_saphyr::to_string(&object).unwrap();
-                let pretty = serde_json::to_string_pretty(&object).unwrap();
-                for text in [block, pretty, object.to_string()] {
-                    let (new, applied) = patched(&text, [value.clone()]);
-                    prop_assert_eq!(applied, usize::from(is_applicable), "{}\n{}", value, text);
-                    prop_assert_eq!(parse(&new).unwrap(), if is_applicable { &wanted } else { &object }.clone());
-                    prop_assert!(is_applicable || new == text);
-                }
-            }
-        }
-    }
-}
+mod tests;

@@ -1,9 +1,9 @@
 //! The changes by which a result wants an object fixed: a field with its value, or a patch as in RFC 6902 or RFC 7386.
 
-use json_patch::{AddOperation, Patch, PatchOperation, ReplaceOperation};
+use json_patch::{Patch, PatchOperation};
 use serde_json::{Map, Value};
 
-use super::field_lines::keys;
+use super::{field_lines::keys, patched_value};
 
 /// The change that a result names.
 #[derive(Debug, Clone, PartialEq)]
@@ -34,7 +34,8 @@ pub(super) enum ValueOperation {
     Insert(Value),
 }
 
-/// One of the changes that a fix consists of.
+/// One of the changes that a fix consists of; their order has no meaning, except that items inserted at the same place keep
+/// theirs.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct ValueChange {
     /// The keys that lead to it, and indexes of lists.
@@ -68,7 +69,8 @@ impl ObjectPatch {
 }
 
 impl ResultFix {
-    /// Returns the changes of an object in order; `None` if the fix does not apply to it.
+    /// Returns the changes of an object, whose paths are all those of the object before the fix; `None` if the fix does not
+    /// apply to it.
     pub(super) fn changes(&self, object: &Value) -> Option<Vec<ValueChange>> {
         match self {
             Self::Field(field, value) => {
@@ -76,7 +78,7 @@ impl ResultFix {
                 let change = if value.is_null() { ValueOperation::Remove } else { ValueOperation::Set(value.clone()) };
                 Some(vec![ValueChange { path, change }])
             }
-            Self::Patch(ObjectPatch::Json(patch)) => operations(patch, object),
+            Self::Patch(ObjectPatch::Json(patch)) => patched_value::changes(patch, object),
             Self::Patch(ObjectPatch::Merge(members)) => {
                 let mut changes = Vec::new();
                 merge(object.as_object()?, members, &mut Vec::new(), &mut changes);
@@ -84,37 +86,6 @@ impl ResultFix {
             }
         }
     }
-}
-
-/// Returns the changes that the operations of a patch make in an object, each after those before it.
-fn operations(operations: &Patch, object: &Value) -> Option<Vec<ValueChange>> {
-    let mut object = object.clone();
-    let mut changes = Vec::new();
-    for operation in operations.iter() {
-        let mut path: Vec<String> = operation.path().tokens().map(|token| token.decoded().into_owned()).collect();
-        let change = match operation {
-            PatchOperation::Test(_) => None,
-            PatchOperation::Remove(_) => Some(ValueOperation::Remove),
-            PatchOperation::Replace(ReplaceOperation { value, .. }) => Some(ValueOperation::Set(value.clone())),
-            PatchOperation::Add(AddOperation { value, path: pointer }) => {
-                let parent = pointer.parent().and_then(|parent| object.pointer(parent.as_str()));
-                match (parent.and_then(Value::as_array), path.last_mut()) {
-                    (Some(items), Some(index)) => {
-                        if index == "-" {
-                            *index = items.len().to_string();
-                        }
-                        Some(ValueOperation::Insert(value.clone()))
-                    }
-                    _ => Some(ValueOperation::Set(value.clone())),
-                }
-            }
-            PatchOperation::Move(_) | PatchOperation::Copy(_) => return None,
-        };
-        json_patch::patch(&mut object, std::slice::from_ref(operation)).ok()?;
-        changes.extend(change.map(|change| ValueChange { path, change }));
-    }
-    // A patch of the object as a whole has no place in its text.
-    changes.iter().all(|change| !change.path.is_empty()).then_some(changes)
 }
 
 /// Adds the changes that a merge patch makes in the object below these keys.
@@ -128,6 +99,10 @@ fn merge(
         keys.push(key.clone());
         match (object.get(key), value) {
             (Some(Value::Object(own)), Value::Object(members)) => merge(own, members, keys, changes),
+            // Missing parents are created, as other fixes of values below them may do.
+            (None, Value::Object(members)) if !without_nulls(value).as_object().is_none_or(Map::is_empty) => {
+                merge(&Map::new(), members, keys, changes);
+            }
             (None, Value::Null) => {}
             (_, value) => {
                 let change =
@@ -147,32 +122,42 @@ fn without_nulls(value: &Value) -> Value {
 }
 
 impl ValueChange {
-    /// Returns a value after the change; `None` if it has no such place.
-    pub(super) fn applied_to(&self, value: &Value) -> Option<Value> {
-        let path: Vec<&str> = self.path.iter().map(String::as_str).collect();
-        changed(value, &path, &self.change)
-    }
-
-    /// Whether it changes the indexes of items in a list of `value`.
-    pub(super) fn shifts_items(&self, value: &Value) -> bool {
-        let removes_item = || {
-            let above = self.path.split_last().and_then(|(_, above)| at(value, above));
-            self.change == ValueOperation::Remove && above.is_some_and(Value::is_array)
+    /// Whether one of two changes of the same object removes or replaces a value that the other one changes, or both insert
+    /// items into the same list: after the first one, the second may not be needed.
+    pub(super) fn conflicts(&self, other: &Self) -> bool {
+        let list = |change: &Self| {
+            let is_insert = matches!(change.change, ValueOperation::Insert(_));
+            change.path.split_last().filter(|_| is_insert).map(|(_, list)| list.to_owned())
         };
-        matches!(self.change, ValueOperation::Insert(_)) || removes_item()
+        let insert_both = list(self).is_some_and(|own| list(other) == Some(own));
+        insert_both || self.overwrites(other) || other.overwrites(self)
     }
 
-    /// Whether another change is of an item that this one shifts, or of a value in it.
-    pub(super) fn moves(&self, other: &Self) -> bool {
-        let Some((index, list)) = self.path.split_last() else { return false };
-        let number = |index: &String| index.parse::<usize>().ok();
-        let own = other.path.strip_prefix(list).and_then(|rest| number(rest.first()?));
-        own.zip(number(index)).is_some_and(|(own, index)| own >= index)
+    fn overwrites(&self, other: &Self) -> bool {
+        let is_insert = |change: &Self| matches!(change.change, ValueOperation::Insert(_));
+        // An item that is inserted before another one does not change it.
+        let is_beside = is_insert(other) && other.path.len() == self.path.len();
+        !is_insert(self) && !is_beside && other.path.starts_with(&self.path)
     }
 
-    /// Returns the path for ordering: indexes by their numbers.
-    pub(super) fn order(&self) -> Vec<(Option<usize>, String)> {
-        self.path.iter().map(|key| (key.parse().ok(), key.clone())).collect()
+    /// Returns its path after other changes of an object: items of lists that they insert or remove change the indexes of
+    /// others.
+    pub(super) fn path_after(&self, made: &[Self], object: &Value) -> Vec<String> {
+        let index_after = |(depth, key): (usize, &String)| {
+            let list = &self.path[..depth];
+            let index: usize = key.parse().ok().filter(|_| at(object, list).is_some_and(Value::is_array))?;
+            let in_list = made.iter().filter_map(|Self { path, change }| {
+                let (item, above) = path.split_last()?;
+                Some((item.parse::<usize>().ok().filter(|_| above == list)?, change))
+            });
+            let after = in_list.fold(index, |after, (item, change)| match change {
+                ValueOperation::Insert(_) if item <= index => after + 1,
+                ValueOperation::Remove if item < index => after - 1,
+                _ => after,
+            });
+            Some(after.to_string())
+        };
+        self.path.iter().enumerate().map(|part| index_after(part).unwrap_or_else(|| part.1.clone())).collect()
     }
 }
 
@@ -184,7 +169,8 @@ pub(super) fn at<'v>(value: &'v Value, path: &[String]) -> Option<&'v Value> {
     })
 }
 
-fn changed(value: &Value, path: &[&str], change: &ValueOperation) -> Option<Value> {
+/// Returns a value after a change at a path; `None` if it has no such place.
+pub(super) fn changed(value: &Value, path: &[String], change: &ValueOperation) -> Option<Value> {
     let Some((key, rest)) = path.split_first() else {
         return match change {
             ValueOperation::Set(value) => Some(value.clone()),
@@ -210,11 +196,11 @@ fn changed(value: &Value, path: &[&str], change: &ValueOperation) -> Option<Valu
         // A missing list is not created.
         Value::Object(_) | Value::Null if value.is_object() || key.parse::<usize>().is_err() => {
             let mut members = value.as_object().cloned().unwrap_or_default();
-            if *change == ValueOperation::Remove && (rest.is_empty() || !members.contains_key(*key)) {
-                members.remove(*key);
+            if *change == ValueOperation::Remove && (rest.is_empty() || !members.contains_key(key)) {
+                members.remove(key);
             } else {
-                let member = changed(members.get(*key).unwrap_or(&Value::Null), rest, change)?;
-                members.insert((*key).to_owned(), member);
+                let member = changed(members.get(key).unwrap_or(&Value::Null), rest, change)?;
+                members.insert(key.clone(), member);
             }
             Some(members.into())
         }

@@ -14,8 +14,16 @@ use crate::rego::analysis::yaml::{self, YamlDialect};
 const INDENT: usize = 2;
 const BLOCK_LIST: NodeForm = NodeForm::List { is_flow: false };
 
+#[cfg(test)]
+thread_local! {
+    /// How many bytes [`parse`] has read.
+    pub(super) static PARSED_BYTES: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
+}
+
 /// Returns the value of a document; `None` if it is not valid, or null.
 pub(super) fn parse(text: &str) -> Option<Value> {
+    #[cfg(test)]
+    PARSED_BYTES.set(PARSED_BYTES.get() + text.len());
     let text = if text.ends_with('\n') { Cow::Borrowed(text) } else { format!("{text}\n").into() };
     Some(yaml::first(&text, YamlDialect::Kubectl).ok()??.root.json()).filter(|value| !value.is_null())
 }
@@ -112,7 +120,7 @@ fn add(text: &DocumentText<'_>, node: &LocatedNode, key: &str, value: &Value) ->
         return Some(Edit { place: at..at, text: if end.is_some() { format!(", {member}") } else { member } });
     }
     let (column, end) = (node.children.first()?.column, end?);
-    let at = line_after(text, end);
+    let at = line_after(text.text, end);
     let line = format!("{}{}:{}\n", " ".repeat(column), flow(&key.into()), block(value, column + INDENT));
     Some(own_line(text, at, &line))
 }
@@ -136,7 +144,7 @@ fn insert(text: &DocumentText<'_>, node: &LocatedNode, index: usize, value: &Val
             let item = block(value, column + INDENT);
             let item = item.trim_start();
             Some(match last {
-                Some(last) => own_line(text, line_after(text, last?.end()), &format!("{indent}- {item}\n")),
+                Some(last) => own_line(text, line_after(text.text, last?.end()), &format!("{indent}- {item}\n")),
                 None => Edit { place: line + column..line + column, text: format!("- {item}\n{indent}") },
             })
         }
@@ -178,16 +186,30 @@ fn remove(
     let in_block_mapping = node.form.is_block() && node.form.is_mapping();
     let is_alone = |(line, column): &(usize, usize)| is_blank(text, *line..line + column);
     let place = if let Some((line, _)) = dash(text, child).filter(|_| node.form == BLOCK_LIST).filter(is_alone) {
-        line..line_after(text, end)
+        line..line_after(text.text, end)
     } else if in_block_mapping && is_blank(text, line..begin) {
         // A block scalar includes its last line break.
-        line..line_after(text, end)
+        line..line_after(text.text, end)
+    } else if let Some(after) = flow_lines_end(text, end).filter(|_| is_blank(text, line..begin)) {
+        line..after
     } else if let Some(next) = node.children.get(position + 1) {
         begin..next.key_place.start
     } else {
-        node.children[position.checked_sub(1)?].node.place.end..end
+        let before = node.children[position.checked_sub(1)?].end();
+        // A comment in between is about the value before it, and ends with its line.
+        let has_comment = text.text.get(before..begin)?.contains('#');
+        if has_comment { begin..end } else { before..end }
     };
     Some(Edit { place, text: String::new() })
+}
+
+/// Returns the offset of the line after a value in brackets and its comma; `None` if the line has another value after it, or
+/// the text is JSON, in which the value before must not keep its comma.
+fn flow_lines_end(text: &DocumentText<'_>, end: usize) -> Option<usize> {
+    let after = line_after(text.text, end);
+    let rest = text.text.get(end..after)?.trim_start();
+    let rest = rest.strip_prefix(',').unwrap_or(rest).trim();
+    (!text.is_json && (rest.is_empty() || rest.starts_with('#'))).then_some(after)
 }
 
 /// Whether a part of the text consists of spaces.
@@ -196,9 +218,9 @@ fn is_blank(text: &DocumentText<'_>, place: Range<usize>) -> bool {
 }
 
 /// Returns the offset of the line after a value with its trailing comment, or the end of the text.
-fn line_after(text: &DocumentText<'_>, end: usize) -> usize {
-    let next = || text.find(end, b'\n').map_or(text.text.len(), |at| at + 1);
-    if text.is_line_end(end) { end } else { next() }
+pub(super) fn line_after(text: &str, end: usize) -> usize {
+    let next = || memchr::memchr(b'\n', &text.as_bytes()[end..]).map_or(text.len(), |at| end + at + 1);
+    if end > 0 && text.as_bytes()[end - 1] == b'\n' { end } else { next() }
 }
 
 /// Whether a value is written in block style: a mapping, or a list with one.
