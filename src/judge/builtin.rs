@@ -105,6 +105,13 @@ pub(crate) fn parts() -> Vec<String> {
     names.collect::<BTreeSet<_>>().into_iter().collect()
 }
 
+/// Returns the part whose package has the rule with an id; that of a package that is off by default is `practices`.
+pub(crate) fn part_with_rule(id: &str) -> Option<String> {
+    let is_id = |line: &str| line.strip_prefix("#   id: ").is_some_and(|own| own == id);
+    let file = policies().find(|file| file.text.lines().any(is_id))?;
+    Some(if file.is_default() { file.package() } else { PRACTICES.to_owned() })
+}
+
 /// Returns a part, or the library if the name is empty, as written on the command line.
 pub(crate) fn named(part: &str) -> String {
     if part.is_empty() { NAME.to_owned() } else { format!("{NAME}:{part}") }
@@ -218,6 +225,21 @@ mod tests {
         for nothing in ["lib", "lib.workload", "pod", "pod_security.", "images.rego", "Images"] {
             assert!(paths(nothing).is_empty(), "{nothing}");
         }
+    }
+
+    #[test]
+    fn every_rule_is_found_by_its_id() {
+        let options = LoadOptions { profile: Profile::Strict, ..LoadOptions::default() };
+        let set = PolicySet::load_with(&[FileSource::builtin()], &options).unwrap();
+        for policy in &set.policies {
+            for rule in &policy.rules {
+                let id = rule.metadata.info.id.as_deref().unwrap();
+                let part = part_with_rule(id).unwrap_or_else(|| panic!("{id} is in no part"));
+                assert!(format!("{}.", policy.name).starts_with(&format!("{part}.")), "{id} is in {part}");
+            }
+        }
+        assert_eq!(part_with_rule("IMG-03").as_deref(), Some(PRACTICES));
+        assert_eq!(part_with_rule("IMG-0"), None);
     }
 
     #[test]

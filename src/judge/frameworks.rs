@@ -124,6 +124,11 @@ pub(crate) fn mistake_in(value: &Value) -> Option<(String, String)> {
     let Some(frameworks) = value.as_object().filter(|names| names.values().all(Value::is_array)) else {
         return Some(("custom.frameworks must be a mapping from frameworks to lists of controls".to_owned(), help));
     };
+    if let Some(name) = frameworks.keys().find(|name| name.trim().is_empty() || name.contains(':')) {
+        let help = "use a name without \":\", which separates a framework from a control in --framework".to_owned();
+        let message = format!("custom.frameworks has the name {name:?}, which --framework cannot select");
+        return Some((message, help));
+    }
     frameworks.keys().filter_map(|name| FrameworkTable::named(name)).find_map(|table| {
         let controls = controls_in(Some(value));
         let own = controls.iter().filter(|(name, _)| is_same(name, &table.name)).flat_map(|(_, ids)| ids);
@@ -313,6 +318,8 @@ mod tests {
         for (value, message, help) in [
             (json!(["cis"]), "must be a mapping", "{NAME: [CONTROL]}"),
             (json!({"cis": "5.1.1"}), "must be a mapping", "{NAME: [CONTROL]}"),
+            (json!({"": ["A.1"]}), "the name \"\", which --framework cannot select", "use a name without \":\""),
+            (json!({"acme:2": ["A.1"]}), "the name \"acme:2\"", "separates a framework from a control"),
             (json!({"pss": ["basline"]}), "the framework pss has no control basline", "did you mean baseline?"),
             (json!({"cis": ["5.1.99"]}), "the framework cis-1.12 has no control 5.1.99", "did you mean 5.1."),
         ] {

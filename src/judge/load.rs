@@ -251,6 +251,7 @@ fn compile_all(
         for policy in &mut policies {
             policy.is_builtin = of_source.is_builtin;
         }
+        problems.extend(parameters::shared_ids(&policies, &owners.all[number].files.iter()));
         let given = of_source.parameters(&policies);
         for unit in &mut units {
             problems.extend(parameters::set(unit, &data, &given).err());

@@ -24,7 +24,7 @@ use crate::{
 };
 
 /// The METADATA of one policy or rule.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Metadata {
     /// `title`, `custom.id` and `custom.category`.
     pub info: Arc<RuleInfo>,

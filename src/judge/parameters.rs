@@ -13,6 +13,7 @@ use super::{
     dialects::gatekeeper::schema::{SchemaError, violations},
     metadata::Metadata,
     policy::Policy,
+    rule::Rule,
     unit::Unit,
 };
 use crate::{
@@ -24,6 +25,8 @@ use crate::{
 pub(crate) const DOCUMENT: &str = "parameters";
 /// The setting that problems of values are reported for.
 const SETTING: &str = "rules";
+/// The keys of a rule's settings that are not parameters.
+const OTHER_SETTINGS: [&str; 3] = ["off", "severity", "namespaces"];
 /// The types that a schema may name.
 const TYPES: [&str; 6] = ["array", "boolean", "integer", "number", "object", "string"];
 
@@ -83,20 +86,15 @@ pub(super) fn add_valid(metadata: &Metadata, given: Map<String, Value>, all: &mu
     }
 }
 
-/// Returns the problems of values that are given to the rules of a pattern. `others` are the keys beside parameters.
-pub(super) fn problems(
-    pattern: &impl Display,
-    rules: &[&Metadata],
-    given: &Map<String, Value>,
-    others: &[&'static str],
-) -> Vec<Problem> {
+/// Returns the problems of values that are given to the rules of a pattern.
+pub(super) fn problems(pattern: &impl Display, rules: &[&Metadata], given: &Map<String, Value>) -> Vec<Problem> {
     let declared: Vec<&Map<String, Value>> = rules.iter().filter_map(|metadata| declared(metadata)).collect();
     let mut problems = Vec::new();
     for (name, value) in given {
         let schemas: Vec<&Value> = declared.iter().filter_map(|parameters| parameters.get(name)).collect();
         if schemas.is_empty() {
             let known = declared.iter().flat_map(|parameters| parameters.keys().map(String::as_str));
-            let known: Vec<&str> = known.chain(others.iter().copied()).collect();
+            let known: Vec<&str> = known.chain(OTHER_SETTINGS).collect();
             let near = nearest(name, known.iter().copied());
             let help = near.map_or_else(|| format!("use {}", known.join(", ")), |near| format!("did you mean {near}?"));
             problems.push(Problem::refused(&SETTING.into(), format!("{pattern} has no parameter {name}")).help(help));
@@ -117,11 +115,7 @@ pub(super) fn mistakes<'f>(policies: &[Policy], files: &(impl Iterator<Item = &'
     let mut problems = Vec::new();
     for rule in policies.iter().flat_map(|policy| &policy.rules) {
         let Some(parameters) = rule.metadata.custom.get(DOCUMENT) else { continue };
-        let unknown = FileText::default();
-        let text = files.clone().find(|file| file.shown == rule.source.file).map_or(&unknown, |file| &file.text);
-        let problem = |message: String, help: &str| {
-            Problem::warning(&rule.source.file, message).at(text, rule.source.line, 1).help(help)
-        };
+        let problem = |message: String, help: &str| warning(rule, files, message).help(help);
         let name = &rule.name;
         let help = "give each parameter a JSON schema: {registries: {type: array, items: {type: string}, default: []}}";
         match (parameters.as_object(), &rule.metadata.info.id) {
@@ -131,6 +125,11 @@ pub(super) fn mistakes<'f>(policies: &[Policy], files: &(impl Iterator<Item = &'
                 problems.push(problem(message, "add custom.id to the METADATA of the rule"));
             }
             (Some(parameters), Some(_)) => {
+                for parameter in parameters.keys().filter(|name| OTHER_SETTINGS.contains(&name.as_str())) {
+                    let message =
+                        format!("{name}: custom.parameters.{parameter} cannot be set: it is a setting of each rule");
+                    problems.push(problem(message, "give the parameter another name"));
+                }
                 let wrong = parameters.iter().filter_map(|(parameter, schema)| Some((parameter, mistake(schema)?)));
                 let wrong = wrong.map(|(parameter, why)| format!("{name}: custom.parameters.{parameter}{why}"));
                 problems.extend(wrong.map(|message| problem(message, help)));
@@ -138,6 +137,33 @@ pub(super) fn mistakes<'f>(policies: &[Policy], files: &(impl Iterator<Item = &'
         }
     }
     problems
+}
+
+/// Returns a warning for each rule of one source whose parameters are also set by settings of another rule, because both
+/// have the same id. Rules of one package may share the parameters of their package.
+pub(super) fn shared_ids<'f>(policies: &[Policy], files: &(impl Iterator<Item = &'f File> + Clone)) -> Vec<Problem> {
+    let mut first: BTreeMap<&str, (&Policy, &Rule)> = BTreeMap::new();
+    let mut problems = Vec::new();
+    let rules = policies.iter().flat_map(|policy| policy.rules.iter().map(move |rule| (policy, rule)));
+    for (policy, rule) in rules {
+        let (Some(own), Some(id)) = (declared(&rule.metadata), &rule.metadata.info.id) else { continue };
+        let (other_policy, other) = first.entry(id).or_insert((policy, rule));
+        if other_policy.name != policy.name || declared(&other.metadata) != Some(own) {
+            let message = format!(
+                "{}/{} has the id {id} of {}/{}, so a parameter of one is set for both",
+                policy.name, rule.name, other_policy.name, other.name
+            );
+            problems.push(warning(rule, files, message).help("give each rule its own custom.id"));
+        }
+    }
+    problems
+}
+
+/// Returns a warning about a rule.
+fn warning<'f>(rule: &Rule, files: &(impl Iterator<Item = &'f File> + Clone), message: String) -> Problem {
+    let unknown = FileText::default();
+    let text = files.clone().find(|file| file.shown == rule.source.file).map_or(&unknown, |file| &file.text);
+    Problem::warning(&rule.source.file, message).at(text, rule.source.line, 1)
 }
 
 /// Returns what is wrong with the schema of a parameter.
@@ -178,6 +204,7 @@ mod tests {
         judge::{
             evaluate::{Job, evaluate},
             load_options::LoadOptions,
+            profile::Profile,
             rule_settings::RuleSettings,
             set::PolicySet,
             sources::{FileSource, FileTree, TreeFile},
@@ -267,8 +294,28 @@ mod tests {
             let found: Vec<_> = problems.iter().map(|one| (&*one.file, &*one.message, &*one.help)).collect();
             assert_eq!(found, [("rules", message, help)], "{rules}");
         }
+        let unselected = RuleSettings::parse("{PRB-01: {sevrity: low}}").unwrap();
+        let options = LoadOptions { rules: unselected, profile: Profile::Minimal, ..LoadOptions::default() };
+        let error = PolicySet::load_with(&[FileSource::builtin()], &options).err().map(|error| error.to_string());
+        let is_named = error.as_ref().is_some_and(|error| error.contains("PRB-01 has no parameter sevrity"));
+        assert!(is_named, "the profile leaves the rule out: {error:?}");
         assert!(load(&sources, "{'*': {least: 3}}").is_ok(), "a pattern sets the rules that have the parameter");
         assert!(load(&sources, "{NONE-01: {least: 3}}").is_ok(), "a pattern without a rule has an error of its own");
+    }
+
+    #[test]
+    fn rules_of_one_source_that_share_parameters_by_their_id_are_warnings() {
+        let (one, two) = (policy("one", METADATA), policy("two", METADATA));
+        let both = [source("x", &[("one.rego", &*one), ("two.rego", &*two)])];
+        let problems = load(&both, "").unwrap().problems;
+        let found: Vec<_> = problems.iter().map(ToString::to_string).collect();
+        let message = "two/deny has the id REP-01 of one/deny, so a parameter of one is set for both";
+        assert!(found.len() == 1 && found[0].contains("two.rego:7") && found[0].contains(message), "{found:?}");
+        let apart = [source("x", &[("one.rego", &*one)]), source("y", &[("two.rego", &*two)])];
+        assert_eq!(load(&apart, "").unwrap().problems, []);
+        let package = "# METADATA\n# custom: {id: P-1, parameters: {a: {type: integer}}}\npackage p\n\n\
+                       deny_a contains \"a\"\n\ndeny_b contains \"b\"\n";
+        assert_eq!(load(&[source("x", &[("p.rego", package)])], "").unwrap().problems, []);
     }
 
     #[test]
@@ -277,6 +324,10 @@ mod tests {
             (METADATA, ""),
             ("{parameters: {least: {type: integer}}}", "deny has parameters, but no custom.id, so they cannot be set"),
             ("{id: A-1, parameters: [least]}", "deny: custom.parameters is not a mapping"),
+            (
+                "{id: A-1, parameters: {severity: {type: string}}}",
+                "deny: custom.parameters.severity cannot be set: it is a setting of each rule",
+            ),
             ("{id: A-1, parameters: {least: 3}}", "deny: custom.parameters.least is not a JSON schema"),
             (
                 "{id: A-1, parameters: {least: {type: int}}}",

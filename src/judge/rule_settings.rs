@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize, de::Error as _};
 use serde_json::{Map, Value};
 
 use super::{
+    builtin,
     excusable::{ExcusablePattern, excusability},
     frameworks::{FrameworkControls, FrameworkSelector, is_same},
     metadata::{LookupNeed, Metadata},
@@ -42,9 +43,6 @@ pub struct RuleChange {
     /// Values of the rules' parameters, by name.
     parameters: Map<String, Value>,
 }
-
-/// The keys of a rule's settings that are not parameters.
-const SETTINGS: [&str; 3] = ["off", "severity", "namespaces"];
 
 impl RuleChange {
     /// Switches rules off.
@@ -173,18 +171,18 @@ impl RuleSettings {
         matching.fold(RuleChange::default(), |all, (_, later)| all.and(later))
     }
 
-    /// Returns a problem for each parameter that no rule of its pattern has, and for each wrong value. Patterns without
-    /// rules have problems of their own.
-    fn invalid_parameters(&self, policies: &[Policy]) -> Vec<Problem> {
+    /// Returns a problem for each parameter that no rule of its pattern has, and for each wrong value. The rules are those
+    /// of `policies` and those that are left out. Patterns without rules have problems of their own.
+    fn invalid_parameters(&self, policies: &[Policy], left_out: &[LeftOutRule]) -> Vec<Problem> {
         let of_entry = |(pattern, change): &(RulePattern, RuleChange)| {
-            let rules: Vec<&Metadata> = matching(pattern, policies).map(|rule| &*rule.metadata).collect();
-            if rules.is_empty() {
-                Vec::new()
-            } else {
-                parameters::problems(pattern, &rules, &change.parameters, &SETTINGS)
-            }
+            let left_out = left_out.iter().filter(|rule| pattern.matches(&rule.policy, &rule.rule, &rule.metadata));
+            let in_force = matching(pattern, policies).map(|rule| &*rule.metadata);
+            let rules: Vec<&Metadata> = in_force.chain(left_out.map(|rule| &rule.metadata)).collect();
+            if rules.is_empty() { Vec::new() } else { parameters::problems(pattern, &rules, &change.parameters) }
         };
-        self.entries.iter().flat_map(of_entry).collect()
+        let mut problems: Vec<Problem> = self.entries.iter().flat_map(of_entry).collect();
+        problems.dedup();
+        problems
     }
 }
 
@@ -260,6 +258,16 @@ pub(crate) struct RuleSelection {
     skipped: RefCell<BTreeSet<SkippedRule>>,
     /// Rules of the library that the profile does not contain.
     unselected: RefCell<BTreeSet<SkippedRule>>,
+    /// All rules that are not used, whose settings are checked all the same.
+    left_out: RefCell<Vec<LeftOutRule>>,
+}
+
+/// A rule that is not used.
+#[derive(Debug, PartialEq, Eq)]
+struct LeftOutRule {
+    policy: Arc<str>,
+    rule: Arc<str>,
+    metadata: Metadata,
 }
 
 /// The selection of the rules of one source.
@@ -282,6 +290,7 @@ impl SourceSelection<'_> {
         let is_on = self.is_on(policy, rule, metadata);
         if is_on && !is_chosen {
             self.selection.skip(policy, rule, metadata, Some(NOT_CHOSEN));
+            self.selection.leave_out(policy, rule, metadata);
         }
         is_on && is_chosen
     }
@@ -303,6 +312,7 @@ impl SourceSelection<'_> {
         } else {
             return true;
         }
+        selection.leave_out(policy, rule, metadata);
         false
     }
 
@@ -333,6 +343,11 @@ impl RuleSelection {
         self.skipped.borrow_mut().insert(SkippedRule::new(policy, rule, metadata, reason));
     }
 
+    fn leave_out(&self, policy: &Arc<str>, rule: &Arc<str>, metadata: &Metadata) {
+        let (policy, rule, metadata) = (Arc::clone(policy), Arc::clone(rule), metadata.clone());
+        self.left_out.borrow_mut().push(LeftOutRule { policy, rule, metadata });
+    }
+
     /// Returns the problems of chosen frameworks that neither the library, nor a rule, nor one of `others` has.
     pub(crate) fn unknown_frameworks(&self, others: &BTreeSet<String>) -> Vec<Problem> {
         let served = self.served.borrow();
@@ -347,7 +362,7 @@ impl RuleSelection {
 
     /// Finishes loading: applies severities to the rules of `policies`, and decides which of them may be excused.
     pub(crate) fn finish(self, policies: &mut [Policy]) -> RuleChanges {
-        let Self { settings, frameworks, skipped, unselected, .. } = self;
+        let Self { settings, frameworks, skipped, unselected, left_out, .. } = self;
         let mut changes = HashMap::new();
         let (unmatched, invalid) = {
             let (skipped, unselected) = (skipped.borrow(), unselected.borrow());
@@ -361,7 +376,7 @@ impl RuleSelection {
                 !is_named && !skipped.iter().chain(&*unselected).any(is_skipped)
             });
             let unmatched = unmatched.map(|pattern| Arc::clone(pattern.written())).collect();
-            (unmatched, settings.invalid_parameters(policies))
+            (unmatched, settings.invalid_parameters(policies, &left_out.borrow()))
         };
         for policy in policies {
             for rule in &mut policy.rules {
@@ -462,9 +477,13 @@ impl RuleChanges {
             .collect();
         let lines: Vec<String> = (self.unmatched.iter())
             .map(|pattern| {
-                let near = nearest(pattern, names.iter().map(String::as_str));
-                let near = near.map_or(String::new(), |near| format!("; did you mean {near}?"));
-                format!("no rule or policy matches {pattern}{near}")
+                let near = || {
+                    let near = nearest(pattern, names.iter().map(String::as_str));
+                    near.map_or(String::new(), |near| format!("; did you mean {near}?"))
+                };
+                let known = builtin::part_with_rule(pattern).map(|part| builtin::named(&part));
+                let hint = known.map_or_else(near, |part| format!(": it is in {part}; add -p {part}"));
+                format!("no rule or policy matches {pattern}{hint}")
             })
             .collect();
         anyhow::ensure!(lines.is_empty(), "{}\n  help: kaudit policies lists all rules", lines.join("\n"));
@@ -473,75 +492,4 @@ impl RuleChanges {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::judge::{load_options::LoadOptions, set::PolicySet};
-
-    fn metadata(id: &str) -> Metadata {
-        Metadata::of_id(Some(id.into()))
-    }
-
-    #[test]
-    fn rules_about_missing_objects_are_off_while_objects_are_incomplete() {
-        let folder = tempfile::tempdir().unwrap();
-        let rule = |lookups: &str| {
-            let about = format!("# METADATA\n# custom: {{id: P-1, lookups: {lookups}}}\n");
-            let text = format!("package p\n\n{about}deny_a contains \"a\"\n\ndeny_b contains \"b\"\n");
-            std::fs::write(folder.path().join("p.rego"), text).unwrap();
-        };
-        let load = |rules: RuleSettings| {
-            let options = LoadOptions { rules, ..LoadOptions::default() };
-            PolicySet::load_with(&[folder.path().to_owned()], &options)
-        };
-        let skipping = |pattern| RuleSettings::skipping([RulePattern::new(pattern)]);
-        for (lookups, settings, want) in [
-            ("complete", RuleSettings::default(), vec![]),
-            ("complete", RuleSettings::default().for_incomplete_objects(true), vec![("P-1", true)]),
-            // A rule that the user switched off does not need the cluster.
-            ("complete", skipping("P-1").for_incomplete_objects(true), vec![("P-1", false)]),
-            ("optional", RuleSettings::default().for_incomplete_objects(true), vec![]),
-            ("null", RuleSettings::default().for_incomplete_objects(true), vec![]),
-        ] {
-            rule(lookups);
-            let set = load(settings.clone()).unwrap();
-            let skipped = &set.rule_changes.skipped;
-            let found = skipped.iter().map(|rule| (rule.id.as_deref().unwrap_or_default(), rule.needs_cluster()));
-            let found: Vec<_> = found.collect();
-            assert_eq!((found, set.rules() + skipped.len()), (want, 2), "{lookups} {settings:?}");
-            assert!(set.rule_changes.check(&set.policies).is_ok());
-        }
-        for (lookups, help) in [("compleet", "did you mean complete?"), ("7", "use optional or complete")] {
-            rule(lookups);
-            let error = load(RuleSettings::default()).unwrap_err().to_string();
-            assert!(error.contains("unknown value of custom.lookups") && error.contains(help), "{error}");
-        }
-    }
-
-    #[test]
-    fn later_settings_take_precedence_and_invalid_ones_are_errors() {
-        let mut settings = RuleSettings::parse(
-            "{IMG-01: off, 'images/*': {severity: LOW, namespaces: [shop-*]}, other: {off: false}}",
-        )
-        .unwrap();
-        let of = |settings: &RuleSettings, id: &str| settings.of("images", "deny_latest_tag", &metadata(id));
-        let change = of(&settings, "IMG-01");
-        assert_eq!((change.off, change.severity), (Some(true), Some(Severity::Low)));
-        assert_eq!(of(&settings, "IMG-02").off, None);
-        settings.extend(RuleSettings::parse("{'images/deny_latest_tag': {off: false, severity: high}}").unwrap());
-        let change = of(&settings, "IMG-01");
-        assert_eq!((change.off, change.severity), (Some(false), Some(Severity::High)));
-        // Keys that look like numbers or booleans are names.
-        let settings = RuleSettings::parse("{1.10: off, y: off}").unwrap();
-        let off = |id: &str| settings.of("p", "deny", &metadata(id)).off;
-        assert_eq!(["1.10", "1.1", "y", "true"].map(off), [Some(true), None, Some(true), None]);
-        for nothing in ["", "~", "# none"] {
-            assert_eq!(RuleSettings::parse(nothing), Ok(RuleSettings::default()), "{nothing}");
-        }
-        for (text, part) in
-            [("{a: on}", "expected off"), ("{a: {severity: bad}}", "unknown severity \"bad\""), ("[a]", "mapping")]
-        {
-            let error = RuleSettings::parse(text).unwrap_err();
-            assert!(error.contains(part), "{text}: {error}");
-        }
-    }
-}
+mod tests;

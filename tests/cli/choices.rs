@@ -117,6 +117,10 @@ fn settings_of_rules_are_read_from_the_file_and_the_environment() {
         ("rules:\n  LBL-01: {severity: bad}\n", "unknown severity"),
         ("rules:\n  LBL-01: {level: low}\n", "LBL-01 has no parameter level"),
         ("rules:\n  LBL-09: off\n", "did you mean LBL-0"),
+        (
+            "rules:\n  IMG-03: off\n",
+            "no rule or policy matches IMG-03: it is in builtin:practices; add -p builtin:practices",
+        ),
     ] {
         fs::write(folder.path().join("kaudit.yaml"), text).unwrap();
         let mut command = kaudit(folder.path(), &["check", "-f", "a.yaml", "--config", "kaudit.yaml"]);
