@@ -279,7 +279,10 @@ is_missing_role(role) if {
 has_account(namespace, name) if data.lib.neighbours.of_namespace(namespace, "v1", "ServiceAccount")[name]
 
 # Manifests of a ServiceAccount may leave the namespace out, those of a binding for it may not.
-has_account(_, name) if data.lib.neighbours.of_namespace("", "v1", "ServiceAccount")[name]
+has_account(_, name) if {
+	account := data.lib.neighbours.of_namespace("", "v1", "ServiceAccount")[name]
+	not account.metadata.namespace
+}
 
 has_wildcard_target(rule) if "*" in rule.resources
 

@@ -117,6 +117,11 @@ test_account_that_does_not_exist if {
 
 		# A manifest of the account may leave the namespace out.
 		count(missing(binding, [json.remove(web_account, ["metadata/namespace"])])) == 0
+
+		# With manifests, kaudit finds those of the namespace default there, too.
+		account := json.patch(web_account, [{"op": "replace", "path": "/metadata/namespace", "value": "default"}])
+		beside := {"cluster": {"v1": {"ServiceAccount": {"web": account}}}}
+		count(data.rbac.deny_missing_reference) == 1 with input as binding with data.inventory as beside
 	}
 }
 

@@ -6,6 +6,7 @@ pub mod digest;
 pub mod exception;
 pub mod glob;
 pub mod label_requirements;
+pub mod namespaced_kinds;
 pub mod object;
 pub mod rule_counts;
 pub mod rule_numbers;

@@ -9,7 +9,7 @@ package lib.neighbours
 # METADATA
 # description: |
 #   The objects of a kind in the namespace of the input, by name; undefined if there are none. In manifests, the namespace
-#   may be left out: then it is left out in those of its neighbours, too.
+#   may be left out: then those of its neighbours are left out, too, or kaudit also finds those in the namespace `default`.
 in_namespace(version, kind) := of_namespace(input.metadata.namespace, version, kind) if {
 	# mutants: equivalent, because it is what the line above reads: else needs a condition before it.
 	input.metadata.namespace

@@ -11,7 +11,10 @@ use std::{
 use regorus::Value;
 
 use super::reads::lookups::LookupState;
-use crate::model::object::{Kind, ObjectKey};
+use crate::model::{
+    namespaced_kinds::DEFAULT_NAMESPACE,
+    object::{Kind, ObjectKey},
+};
 
 /// Both documents, and hashes of the objects' fields that policies read.
 #[derive(Debug, Clone)]
@@ -78,19 +81,36 @@ impl Inventory {
         if !self.kinds.contains_key(&shown) {
             Arc::make_mut(&mut self.kinds).insert(shown, Arc::clone(kind));
         }
-        let path = match key.namespace.as_deref() {
-            Some(namespace) => &["namespace", namespace, &version, &kind.kind, name][..],
-            None => &["cluster", &version, &kind.kind, name],
-        };
-        let mut changed = put(&mut self.gatekeeper, path, object);
-        if self.owns_plural(kind) {
-            let path = match key.namespace.as_deref() {
-                Some(namespace) => &[&kind.plural, namespace, name][..],
-                None => &[&*kind.plural, name],
+        let owns_plural = self.owns_plural(kind);
+        let mut changed = false;
+        for namespace in self.places(key) {
+            let path = match namespace {
+                Some(namespace) => &["namespace", namespace, &version, &kind.kind, name][..],
+                None => &["cluster", &version, &kind.kind, name],
             };
-            changed |= put(&mut self.kube_mgmt, path, object);
+            changed |= put(&mut self.gatekeeper, path, object);
+            if owns_plural {
+                let path = match namespace {
+                    Some(namespace) => &[&kind.plural, namespace, name][..],
+                    None => &[&*kind.plural, name],
+                };
+                changed |= put(&mut self.kube_mgmt, path, object);
+            }
         }
         changed
+    }
+
+    /// Returns the namespaces in which an object is found: its own, and as kubectl puts manifests without a namespace into
+    /// the namespace `default`, these are found beside its objects, and its objects beside them.
+    fn places<'k>(&self, key: &'k ObjectKey) -> impl Iterator<Item = Option<&'k str>> + use<'k> {
+        let own = key.namespace.as_deref();
+        let other = match own {
+            None => Some(Some(DEFAULT_NAMESPACE)),
+            Some(DEFAULT_NAMESPACE) => Some(None),
+            Some(_) => None,
+        };
+        let has_other = self.lookups.lacks_namespaces && key.kind.is_known_as_namespaced();
+        [own].into_iter().chain(other.filter(|_| has_other))
     }
 
     /// Returns whether all objects of a kind were replaced by those of another kind since the last call.
@@ -194,6 +214,29 @@ mod tests {
         assert_eq!(*inventory.document("inventory"), json(gatekeeper));
         let kube_mgmt = r#"{"pods": {"n": {"a": {"is": "a"}}}, "ingresses": {"n": {"b": {"is": "b"}}}, "nodes": {"c": {"is": "c"}}}"#;
         assert_eq!(*inventory.document("kubernetes"), json(kube_mgmt));
+    }
+
+    #[test]
+    fn manifests_without_a_namespace_are_beside_those_in_the_default_one() {
+        let found = |kind: &Arc<Kind>, lacks_namespaces: bool| {
+            let mut inventory = Inventory::default();
+            inventory.set_lookups(Arc::new(LookupState { lacks_namespaces, ..LookupState::default() }));
+            for (namespace, name) in [(None, "a"), (Some("default"), "b"), (Some("n"), "c")] {
+                inventory.put(&key(kind, namespace, name), Some(&json("1")));
+            }
+            let names = |below: &Value| -> String {
+                let objects = value::object(&below[kind.api_version()][&*kind.kind]).into_iter().flatten();
+                objects.map(|(name, _)| name.as_string().unwrap().to_string()).collect()
+            };
+            let document = inventory.document("inventory");
+            [&document["cluster"], &document["namespace"]["default"], &document["namespace"]["n"]].map(names)
+        };
+        let (pods, nodes) = (Kind::sample("", "pods", "Pod"), Kind::sample("", "nodes", "Node"));
+        let custom = Kind::sample("example.com", "pods", "Pod");
+        assert_eq!(found(&pods, true), ["ab", "ab", "c"]);
+        for (kind, lacks_namespaces) in [(&pods, false), (&nodes, true), (&custom, true)] {
+            assert_eq!(found(kind, lacks_namespaces), ["a", "b", "c"], "{kind} {lacks_namespaces}");
+        }
     }
 
     #[test]

@@ -56,6 +56,31 @@ fn rules_about_missing_objects_need_complete_files() {
 }
 
 #[test]
+fn manifests_without_a_namespace_are_beside_those_in_the_default_one() {
+    let (none, default, shop) = ("", ", namespace: default", ", namespace: shop");
+    for (pod, config_map, is_missing) in
+        [(none, none, false), (none, default, false), (default, none, false), (none, shop, true), (shop, none, true)]
+    {
+        let text = format!(
+            "apiVersion: v1\nkind: Pod\nmetadata: {{name: a{pod}}}\nspec:\n  containers:\n  - name: a\n    image: a:1\n    \
+             envFrom: [{{configMapRef: {{name: c}}}}]\n---\napiVersion: v1\nkind: ConfigMap\nmetadata: {{name: c{config_map}}}\n"
+        );
+        let folder = files::folder(&[("pods.yaml", &*text)]);
+        let (_, result) = check(&folder, "json", &["-p", "builtin:references", "--files-are-complete"]);
+        let result: Value = serde_json::from_str(&result).unwrap();
+        let missing: Vec<&Value> =
+            result["results"].as_array().unwrap().iter().filter(|found| found["ruleId"] == "REF-06").collect();
+        assert_eq!(missing.len(), usize::from(is_missing), "{text}");
+        let namespace = missing.first().map(|found| found["resource"]["namespace"].clone());
+        let own = if pod == shop { json!("shop") } else { Value::Null };
+        assert!(
+            namespace.is_none_or(|found| found == own),
+            "the result shows the namespace of the manifest: {missing:?}"
+        );
+    }
+}
+
+#[test]
 fn every_format_names_the_rules_that_need_the_cluster() {
     let folder = folder();
     let words = "1 rule off without the cluster";

@@ -72,6 +72,7 @@ impl WatchedObjects {
             unknown: unknown.collect(),
             provisional: !self.sources_ended && self.gate.is_provisional(),
             shard: self.settings.shard,
+            lacks_namespaces: self.selection.as_ref().is_some_and(|found| found.of_files && found.placement.is_none()),
         }
     }
 

@@ -53,6 +53,8 @@ pub struct LookupState {
     pub provisional: bool,
     /// The shard whose namespaces are read.
     pub shard: Shard,
+    /// Whether objects may have no namespace although their kind has: manifests without a cluster.
+    pub lacks_namespaces: bool,
 }
 
 /// A lookup of objects that may not have been read.
@@ -140,8 +142,9 @@ impl LookupState {
     /// Whether the other state has the same kinds read. Rules that wait for the next discovery are not evaluated, so
     /// its completion alone changes no result.
     pub(crate) fn has_read_the_same(&self, other: &Self) -> bool {
-        let Self { kinds, unknown, provisional: _, shard } = self;
-        (kinds, unknown, shard) == (&other.kinds, &other.unknown, &other.shard)
+        let Self { kinds, unknown, provisional: _, shard, lacks_namespaces } = self;
+        (kinds, unknown, shard, *lacks_namespaces)
+            == (&other.kinds, &other.unknown, &other.shard, other.lacks_namespaces)
     }
 
     /// Whether any kind is still being read.

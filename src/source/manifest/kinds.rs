@@ -181,6 +181,16 @@ fn shown_group(group: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::{super::kind_of, *};
+    use crate::model::namespaced_kinds::NAMESPACED_KINDS;
+
+    #[test]
+    fn namespaced_kinds_are_kinds_of_kubernetes() {
+        for (group, names) in NAMESPACED_KINDS {
+            let known = GROUPS.iter().find(|(own, ..)| *own == group).map(|(.., kinds)| *kinds).unwrap_or_default();
+            let unknown: Vec<_> = names.iter().filter(|name| !known.contains(name)).collect();
+            assert!(unknown.is_empty(), "{group}: {unknown:?}");
+        }
+    }
 
     #[test]
     fn misspelt_kinds_are_reported_with_the_nearest() {
