@@ -226,7 +226,7 @@ mod tests {
             }
             let names = |below: &Value| -> String {
                 let objects = value::object(&below[kind.api_version()][&*kind.kind]).into_iter().flatten();
-                objects.map(|(name, _)| name.as_string().unwrap().to_string()).collect()
+                objects.map(|(name, _)| value::text(name).unwrap().to_string()).collect()
             };
             let document = inventory.document("inventory");
             [&document["cluster"], &document["namespace"]["default"], &document["namespace"]["n"]].map(names)

@@ -94,24 +94,25 @@ struct ObjectExcerpt<'l> {
     range: Range<usize>,
     /// The keys that lead to the object in it.
     keys: Vec<&'l str>,
+    /// Whether the object is an item of its document. Items of a `PodList` need not have a kind.
+    is_item: bool,
 }
 
 impl<'l> ObjectExcerpt<'l> {
     /// Returns the excerpt with the object that starts at a line: only the object if it is part of a document, or the
     /// document. Offsets before the end of the object are those of the original text.
     fn new(text: &str, line: usize, place: &ObjectPlace<'l>) -> Self {
-        let Range { start, end } = place.node.place;
-        let own_line = text[..start].rfind('\n').map_or(0, |at| at + 1);
-        let before = &text[own_line..start];
+        let (Range { start, end }, is_item) = (place.node.place.clone(), !place.keys.is_empty());
         if place.keys.is_empty() || place.has_aliases {
             // The document may be longer than it was, if several of its objects are fixed.
             let length = document_length(&text[place.start..]);
-            Self { line: place.line, range: place.start..place.start + length, keys: place.keys.clone() }
+            Self { line: place.line, range: place.start..place.start + length, keys: place.keys.clone(), is_item }
         } else if !place.node.form.is_block() {
-            Self { line, range: start..end, keys: Vec::new() }
+            Self { line, range: start..end, keys: Vec::new(), is_item }
         } else {
-            let dashes = before.bytes().filter(|byte| *byte == b'-').count();
-            Self { line, range: own_line..line_after(text, end), keys: vec!["0"; dashes] }
+            let own_line = text[..start].rfind('\n').map_or(0, |at| at + 1);
+            let dashes = text[own_line..start].bytes().filter(|byte| *byte == b'-').count();
+            Self { line, range: own_line..line_after(text, end), keys: vec!["0"; dashes], is_item }
         }
     }
 
@@ -120,7 +121,7 @@ impl<'l> ObjectExcerpt<'l> {
         let old = &text[self.range.clone()];
         let keys: Vec<String> = self.keys.iter().map(|key| (*key).to_owned()).collect();
         let mut document = EditedDocument::new(old)?;
-        if !document.holds(&keys, &object.object) {
+        if !document.holds(&keys, &object.object, self.is_item) {
             return None;
         }
         let applied = document.apply_all(&keys, &object.fixes);
@@ -155,10 +156,9 @@ impl EditedDocument {
     }
 
     /// Whether the document contains this object at this position: the location of a rendered object is its template.
-    fn holds(&self, place: &[String], object: &ObjectRef) -> bool {
+    fn holds(&self, place: &[String], object: &ObjectRef, is_item: bool) -> bool {
         let found = at(&self.value, place);
-        // Items of a PodList need not have a kind.
-        let is_kind = |kind: &Value| kind == &*object.kind || kind.is_null() && !place.is_empty();
+        let is_kind = |kind: &Value| kind == &*object.kind || kind.is_null() && is_item;
         // Objects with generateName have no name.
         let is_named = |name: &Value| name.is_null() || name == &*object.name;
         found.is_some_and(|found| is_kind(&found["kind"]) && is_named(&found["metadata"]["name"]))

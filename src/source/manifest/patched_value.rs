@@ -90,7 +90,7 @@ impl PatchedValue {
                     };
                     return Some(());
                 }
-                member.as_mut()?.apply(original.get(key)?, rest, change)
+                member.as_mut()?.apply(original.get(key).unwrap_or(&Value::Null), rest, change)
             }
             Self::List(items) => {
                 let at: usize = key.parse().ok()?;
@@ -102,7 +102,7 @@ impl PatchedValue {
                     (ValueOperation::Set(value), []) => items.get_mut(at)?.value = Self::New(value.clone()),
                     _ => {
                         let PatchedItem { index, value } = items.get_mut(at)?;
-                        // An inserted item has no original, and needs none.
+                        // A new value has no original, and needs none.
                         let original = index.and_then(|index| original.get(index)).unwrap_or(&Value::Null);
                         value.apply(original, rest, change)?;
                     }

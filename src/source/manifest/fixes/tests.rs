@@ -197,6 +197,12 @@ fn patches_of_one_object_change_only_their_own_values() {
         (vec![json!([set("/l/-", 1)]), json!([set("/l/-", 2)])], "[a, b, c, d, 1]", "{x: {v: 1}}", 1),
         // One patch that changes what it made itself.
         (
+            vec![json!([set("/m/k", 1), {"op": "replace", "path": "/m/k", "value": {}}, set("/m/k/z", 2)])],
+            "[a, b, c, d]",
+            "{x: {v: 1}, k: {z: 2}}",
+            1,
+        ),
+        (
             vec![
                 json!([set("/l/0", 1), set("/l/0", 2), replace("/l/1"), remove("/l/2"), remove("/l/2")]),
                 json!([remove("/l/3")]),
@@ -254,6 +260,14 @@ fn the_cost_of_a_fix_does_not_depend_on_other_objects_of_its_list() {
     for is_json in [false, true] {
         let [few, many] = [50, 100].map(|pods| fixed_list(pods, is_json));
         assert!(many <= 2 * few, "{few} bytes for 50 objects, {many} for 100");
+    }
+}
+
+#[test]
+fn items_of_a_typed_list_need_no_kind() {
+    for text in ["kind: PodList\nitems:\n- spec: {a: 1}\n", "kind: PodList\nitems:\n- {spec: {a: 1}}\n"] {
+        let fixes = BTreeMap::from([(3, object("Pod", "", [("spec.a", json!(2))]))]);
+        assert_eq!(fixed(text, fixes), (text.replace('1', "2"), 1));
     }
 }
 
