@@ -15,7 +15,7 @@ enum PatchedValue {
     /// A value of an operation.
     New(Value),
     /// The changed members of a mapping; `None` if removed.
-    Mapping(Vec<(String, Option<PatchedValue>)>),
+    Mapping(Vec<(String, Option<Self>)>),
     /// All items of a list.
     List(Vec<PatchedItem>),
 }
@@ -28,16 +28,16 @@ struct PatchedItem {
 }
 
 /// Returns the changes that a patch makes in an object; `None` if it does not apply.
-pub(super) fn changes(patch: &Patch, object: &Value) -> Option<Vec<ValueChange>> {
-    let (mut value, mut patched) = (object.clone(), PatchedValue::Kept);
-    for operation in patch.iter() {
+pub(super) fn changes(operations: &Patch, object: &Value) -> Option<Vec<ValueChange>> {
+    let (mut after, mut edits) = (object.clone(), PatchedValue::Kept);
+    for operation in operations.iter() {
         let mut path: Vec<String> = operation.path().tokens().map(|token| token.decoded().into_owned()).collect();
         let change = match operation {
             PatchOperation::Test(_) => None,
             PatchOperation::Remove(_) => Some(ValueOperation::Remove),
             PatchOperation::Replace(ReplaceOperation { value, .. }) => Some(ValueOperation::Set(value.clone())),
             PatchOperation::Add(AddOperation { value: new, path: pointer }) => {
-                let parent = pointer.parent().and_then(|parent| value.pointer(parent.as_str()));
+                let parent = pointer.parent().and_then(|parent| after.pointer(parent.as_str()));
                 match (parent.and_then(Value::as_array), path.last_mut()) {
                     (Some(items), Some(index)) => {
                         if index == "-" {
@@ -50,13 +50,13 @@ pub(super) fn changes(patch: &Patch, object: &Value) -> Option<Vec<ValueChange>>
             }
             PatchOperation::Move(_) | PatchOperation::Copy(_) => return None,
         };
-        json_patch::patch(&mut value, std::slice::from_ref(operation)).ok()?;
+        json_patch::patch(&mut after, std::slice::from_ref(operation)).ok()?;
         if let Some(change) = change {
-            patched.apply(object, &path, &change)?;
+            edits.apply(object, &path, &change)?;
         }
     }
     let mut changes = Vec::new();
-    patched.changes(object, &[], &mut changes);
+    edits.changes(object, &[], &mut changes);
     Some(changes)
 }
 
