@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import corpus
+import report
 import tools
 
 HERE = Path(__file__).parent
@@ -48,8 +49,8 @@ def collect(reports, check, tool, roles):
     return found
 
 
-def reason(known, check, tool, side, subject, messages):
-    """Returns the first reason that applies to a difference."""
+def reason(known, check, tool, side, subject, messages, also):
+    """Returns the first reason that applies to a difference; `also` are the rules of kaudit that report the object."""
     for entry in known:
         globs = entry.get("objects", ["*"])
         if (
@@ -57,16 +58,20 @@ def reason(known, check, tool, side, subject, messages):
             and tool in entry.get("tools", tools.PEERS)
             and side == entry["only"]
             and any(fnmatch.fnmatchcase(str(subject), glob) for glob in globs)
+            and ("also" not in entry or also & set(entry["also"].split()))
             and any(re.search(entry.get("message", ""), message) for message in messages)
         ):
-            entry["used"] = True
             return entry["reason"]
     return None
 
 
 def compare(mapping, ours, peers, roles):
     """Returns a row for each check and each tool that has it."""
-    rows = []
+    rows, rules = [], {}
+    for rule, subjects in ours.items():
+        for subject in subjects:
+            rules.setdefault(subject, set()).add(rule)
+            rules.setdefault(roles.get(subject, subject), set()).add(rule)
     for check in mapping["checks"]:
         mine = collect(ours, check, "kaudit", roles)
         for tool, reports in peers.items():
@@ -76,8 +81,8 @@ def compare(mapping, ours, peers, roles):
             row = Row(check["name"], tool, mine.keys() & theirs.keys())
             for side, all_, other, found in (("kaudit", mine, theirs, row.kaudit), ("peer", theirs, mine, row.peer)):
                 for subject in sorted(all_.keys() - other.keys()):
-                    known = mapping["differences"]
-                    found[subject] = reason(known, check["name"], tool, side, subject, all_[subject])
+                    known, also = mapping["differences"], rules.get(subject, set())
+                    found[subject] = reason(known, check["name"], tool, side, subject, all_[subject], also)
             rows.append(row)
     return rows
 
@@ -142,21 +147,6 @@ def split(reports, ours, peers):
         (peers[tool] if tool else ours).merge({check: subjects})
 
 
-def table(rows):
-    """Returns the Markdown table of all checks: agreed / only kaudit / only the tool."""
-    by = {}
-    for row in rows:
-        by.setdefault(row.check, {})[row.tool] = row
-    used = [tool for tool in tools.PEERS if any(tool in cells for cells in by.values())]
-    lines = ["| check | " + " | ".join(used) + " |", "|---" * (len(used) + 1) + "|"]
-    for check, cells in by.items():
-        if any(row.agreed or row.differences() for row in cells.values()):
-            shown = [f"{len(r.agreed)} / {len(r.kaudit)} / {len(r.peer)}" if (r := cells.get(t)) else "–" for t in used]
-            lines.append(f"| {check} | " + " | ".join(shown) + " |")
-    silent = [check for check, cells in by.items() if not any(r.agreed or r.differences() for r in cells.values())]
-    return "\n".join(lines) + "\n\nNo tool reports anything for: " + ", ".join(silent) + ".\n"
-
-
 def sample(folder, count, seed):
     """Yields results of the library that are drawn at random, with the lines around their field."""
     results = [
@@ -187,7 +177,6 @@ def main():
     ours, peers, (places, roles), (missing, refused) = run(options, sources, mapping, target)
     rows = compare(mapping, ours, peers, roles)
     write_differences(target / "differences.csv", rows, ours, peers, mapping, places, roles)
-    print(f"{len(places)} objects of {len(sources['corpus'])} projects\n\n{table(rows)}")
     for tool, why in missing.items():
         print(f"not run: {tool}: {why}")
     for tool, unit, why in refused:
@@ -199,7 +188,16 @@ def main():
     for tool, name in unknown:
         print(f"not in checks.toml: {tool} {name}")
     print(f"{len(unexplained)} differences without a reason; all are in {target / 'differences.csv'}")
+    if options.write:
+        ran = {tool: version(sources, tool) for tool in peers}
+        report.write(ROOT / "docs" / "compare", rows, mapping, ran, len(places), sources["corpus"])
+    else:
+        print(report.table(rows, mapping))
     return 1 if unexplained or unknown else 0
+
+
+def version(sources, tool):
+    return (sources["tools"] | sources["libraries"])[tool].split("@")[1]
 
 
 def arguments():
@@ -208,6 +206,7 @@ def arguments():
     parser.add_argument("--tool", action="append", default=[], metavar="NAME=PATH",
                         help="use this program, or this folder with a library, instead of the Go module; repeatable")
     parser.add_argument("--keep", action="store_true", help="use the outputs of the previous run where they exist")
+    parser.add_argument("--write", action="store_true", help="write the results into docs/compare")
     parser.add_argument("--sample", type=int, default=0, metavar="N",
                         help="print N results of the previous run, drawn at random, with the lines around their field")
     parser.add_argument("--seed", type=int, default=1, help="for --sample")

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import compare
 import corpus
+import report
 import tools
 from corpus import Object
 
@@ -83,7 +84,15 @@ class Comparing(unittest.TestCase):
 
     def test_a_reason_may_depend_on_the_message(self):
         entry = self.mapping["differences"][0] | {"message": "about web"}
-        self.assertIsNone(compare.reason([entry], "Limit", "polaris", "peer", API, ["message about api"]))
+        self.assertIsNone(compare.reason([entry], "Limit", "polaris", "peer", API, ["message about api"], set()))
+        self.assertEqual(compare.reason([entry], "Limit", "polaris", "peer", API, ["about web"], set()), "a Job")
+
+    def test_a_reason_may_depend_on_another_rule_for_the_object(self):
+        entry = self.mapping["differences"][0] | {"also": "RES-02 RES-03"}
+        mapping = self.mapping | {"differences": [entry]}
+        for rule, expected in (("RES-03", "a Job"), ("RES-04", None)):
+            [row] = compare.compare(mapping, reports(**{rule: [API]}), {"polaris": reports(limit=[API])}, {})
+            self.assertEqual(row.peer, {API: expected})
 
     def test_rights_are_compared_by_role(self):
         role, binding = Object.of("u", "Role", "shop", "admin"), Object.of("u", "RoleBinding", "shop", "web")
@@ -99,7 +108,12 @@ class Comparing(unittest.TestCase):
 
     def test_the_table_counts_objects(self):
         rows = compare.compare(self.mapping, reports(**{"RES-01": [WEB]}), {"polaris": reports(memory=[API])}, {})
-        self.assertIn("| Limit | 0 / 1 / 1 |", compare.table(rows))
+        self.assertIn("| Limit | RES-01 | 0 / 1 / 1 |", report.table(rows, self.mapping))
+
+
+    def test_only_what_is_between_the_markers_is_replaced(self):
+        page = f"before\n{report.BEGIN}\nold\n{report.END}\nafter\n"
+        self.assertEqual(report.between(page, "new"), f"before\n{report.BEGIN}\nnew\n{report.END}\nafter\n")
 
 
 class Corpus(unittest.TestCase):
