@@ -54,7 +54,7 @@ def reason(known, check, tool, side, subject, messages, also):
     for entry in known:
         globs = entry.get("objects", ["*"])
         if (
-            check in entry["checks"]
+            check in entry.get("checks", [check])
             and tool in entry.get("tools", tools.PEERS)
             and side == entry["only"]
             and any(fnmatch.fnmatchcase(str(subject), glob) for glob in globs)
@@ -114,37 +114,18 @@ def run(options, sources, mapping, target):
     units, places, roles = corpus.write(sources["corpus"], target / "corpus")
     ours, peers, refused = tools.Reports(), {tool: tools.Reports() for tool in tools.PEERS if tool in found}, []
     for unit, folder in units.items():
-        libraries = [found[name] for name in tools.LIBRARIES if name in found]
-        commands = {"kaudit": tools.kaudit_command(options.kaudit, folder, libraries)}
-        for tool in tools.READERS.keys() & peers.keys():
+        for tool in ["kaudit", *peers]:
             names = [name for check in mapping["checks"] + mapping["left-out"] for name in ids(check, tool)]
-            commands[tool] = tools.command(tool, found[tool], folder, names)
-        for tool, words in commands.items():
+            words = tools.command(tool, found.get(tool), options.kaudit, folder, names)
             file = target / "output" / f"{folder.name}.{tool}.json"
             file.parent.mkdir(parents=True, exist_ok=True)
             try:
                 text = tools.output(words, file, options.keep)
+                (ours if tool == "kaudit" else peers[tool]).merge(tools.read(tool, unit, text))
             except RuntimeError as error:
                 refused.append((tool, unit, str(error)))
-                continue
-            if tool == "kaudit":
-                split(tools.read_kaudit(unit, text), ours, peers)
-            else:
-                peers[tool].merge(tools.READERS[tool](unit, text))
         print(".", end="", file=sys.stderr, flush=True)
     return ours, peers, (places, roles), (missing, refused)
-
-
-def owner(check):
-    """Returns the tool whose library kaudit has evaluated, or None for its own."""
-    return next((tool for prefix, tool in (("KSV-", "trivy"), ("C-", "kubescape")) if check.startswith(prefix)), None)
-
-
-def split(reports, ours, peers):
-    """Adds what kaudit reports to its own reports, and to those of the tool whose library a check is from."""
-    for check, subjects in reports.items():
-        tool = owner(check)
-        (peers[tool] if tool else ours).merge({check: subjects})
 
 
 def sample(folder, count, seed):
@@ -153,14 +134,13 @@ def sample(folder, count, seed):
         result
         for file in sorted(folder.glob("*.kaudit.json"))
         for result in json.loads(file.read_text())["results"]
-        if owner(result.get("ruleId", "")) is None
     ]
     drawn = random.Random(seed).sample(results, min(count, len(results)))
     for number, result in enumerate(drawn, 1):
         found, line = result["resource"], result.get("fieldLine", result["location"]["line"])
         lines = Path(result["location"]["file"]).read_text().splitlines()
         name = f"{found['kind']} {found.get('namespace', '')}/{found['name']}"
-        yield f"## {number}. {result['ruleId']} {result.get('severity')}: {name}\n{result['message']}"
+        yield f"## {number}. {result['ruleId']} {result['severity']}: {name}\n{result['message']}"
         yield f"{result['location']['file']}:{line}\n"
         shown = range(max(1, line - 8), min(len(lines), line + 8) + 1)
         yield "\n".join(f"{'>' if n == line else ' '} {lines[n - 1]}" for n in shown) + "\n"

@@ -9,7 +9,6 @@ from pathlib import Path
 from corpus import Object, download
 
 PEERS = ["kube-linter", "polaris", "kube-score", "trivy", "kubescape"]
-LIBRARIES = ["trivy", "kubescape"]
 
 
 class Reports(defaultdict):
@@ -63,7 +62,7 @@ def read_kube_score(unit, text):
 
 
 def read_kaudit(unit, text):
-    """Reads the results of the library and of the peers' libraries."""
+    """Reads the results of the library, or of a peer's."""
     reports = Reports()
     for result in json.loads(text)["results"]:
         found = result["resource"]
@@ -76,28 +75,27 @@ def read_kaudit(unit, text):
 READERS = {"kube-linter": read_kube_linter, "polaris": read_polaris, "kube-score": read_kube_score}
 
 
-def command(tool, program, folder, ids):
+def read(tool, unit, text):
+    return READERS.get(tool, read_kaudit)(unit, text)
+
+
+def command(tool, path, kaudit, folder, ids):
     """Returns the command that checks the files of a folder with all checks of a tool, and writes JSON."""
     if tool == "kube-linter":
         config = folder.parent / "kube-linter.yaml"
         config.write_text("checks: {addAllBuiltIn: true}\n")
-        return [program, "lint", "--config", config, "--format", "json", folder]
+        return [path, "lint", "--config", config, "--format", "json", folder]
     if tool == "polaris":
         config = folder.parent / "polaris.json"
         config.write_text(json.dumps({"checks": {check: "warning" for check in ids}}))
-        return [program, "audit", "--config", config, "--audit-path", folder, "--format", "json"]
+        return [path, "audit", "--config", config, "--audit-path", folder, "--format", "json"]
     if tool == "kube-score":
         options = ["--output-format", "json", "--all-default-optional", "--kubernetes-version", "v1.36"]
-        return [program, "score", *options, *sorted(folder.iterdir())]
-    raise ValueError(tool)
-
-
-def kaudit_command(program, folder, libraries):
-    """Returns the command that checks a folder with all rules, and with the peers' libraries."""
-    options = ["-p", "builtin", "-p", "builtin:practices", "--profile", "strict", "--files-are-complete"]
-    for library in libraries:
-        options += ["-p", library]
-    return [program, "check", "-f", folder, *options, "--quiet", "--output", "json", "--fail-on", "none"]
+        return [path, "score", *options, *sorted(folder.iterdir())]
+    # The library of kaudit, or one that kaudit evaluates.
+    policies = ["-p", path] if path else ["-p", "builtin", "-p", "builtin:practices", "--profile", "strict"]
+    options = ["--files-are-complete", "--quiet", "--output", "json", "--fail-on", "none"]
+    return [kaudit, "check", "-f", folder, *policies, *options]
 
 
 def output(words, file, keep):
