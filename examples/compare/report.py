@@ -43,6 +43,11 @@ def table(rows, mapping):
     return "\n".join(lines) + silence
 
 
+def short(version):
+    """Returns a tag, or the beginning of the commit of a version without one."""
+    return version.rsplit("-", 1)[-1][:12]
+
+
 def totals(rows, mapping, ran):
     """Returns the table of the tools: their version, their checks, and how many differences there are."""
     lines = [cells(["tool", "version", "checks", "with a rule of kaudit", "agreed", "only kaudit", "only the tool"])]
@@ -53,8 +58,7 @@ def totals(rows, mapping, ran):
                         for key in ("checks", "left-out"))
         sums = [sum(len(part(row)) for row in mine) for part in (lambda r: r.agreed, lambda r: r.kaudit, lambda r: r.peer)]
         counts = [len(mapped | left), len(mapped), *sums]
-        short = version.rsplit("-", 1)[-1][:12]
-        lines.append(cells([tool, short, *(f"{count:,}" for count in counts)]))
+        lines.append(cells([tool, short(version), *(f"{count:,}" for count in counts)]))
     return "\n".join(lines)
 
 
@@ -76,26 +80,27 @@ def reasons(rows):
 
 def left_out(mapping):
     """Returns the table of the checks that the library does not have on purpose."""
-    lines = [cells(["checks", "ids", "reason"]), "|---" * 3 + "|"]
+    lines = [cells(["checks", "of", "reason"]), "|---" * 3 + "|"]
     for entry in mapping["left-out"]:
-        names = [name for tool in tools.PEERS for name in entry.get(tool, "").split()]
-        shown = names if len(names) < 5 else [*names[:3], f"{len(names) - 3} more"]
-        lines.append(cells([entry["name"], ", ".join(shown), entry["reason"]]))
+        lines.append(cells([entry["name"], ", ".join(tool for tool in tools.PEERS if tool in entry), entry["reason"]]))
     return "\n".join(lines)
 
 
 def write(folder, rows, mapping, ran, objects, projects):
-    """Writes the two pages of the documents."""
-    names = ", ".join(f"{project['name']} {project['module'].split('@')[1].split('-')[0]}" for project in projects)
+    """Writes the pages of the documents."""
+    names = ", ".join(f"{project['name']} {short(project['module'].split('@')[1])}" for project in projects)
     day = datetime.date.today().strftime("%d %B %Y").lstrip("0")
     ran_on = f"Compared on {day}, on {objects:,} objects of {names}:"
     page = folder / "library.md"
     text = "\n".join(["", ran_on, "", totals(rows, mapping, ran), "", table(rows, mapping), ""])
     page.write_text(between(page.read_text(), text))
-    (folder / "library-differences.md").write_text("\n".join([
-        MADE, "# Differences of the library from other checkers", "",
-        "Why some objects are reported [only by kaudit or only by another tool](library.md), with the number of objects.", "",
-        reasons(rows), "", "## Checks without a rule", "",
-        "Checks of the tools that the library does not have, on purpose. The complete lists are in",
-        "[`checks.toml`](../../examples/compare/checks.toml).", "", left_out(mapping), "",
-    ]))
+    pages = {
+        "library-differences.md": ["# Differences of the library from other checkers", "",
+            "Why some objects are reported [only by kaudit or only by another tool](library.md), with their number.", "",
+            reasons(rows)],
+        "library-left-out.md": ["# Checks that the library leaves out", "",
+            "Checks of [other tools](library.md) that have no rule, on purpose; their ids are in",
+            "[`checks.toml`](../../examples/compare/checks.toml).", "", left_out(mapping)],
+    }
+    for name, lines in pages.items():
+        (folder / name).write_text("\n".join([MADE, *lines, ""]))
