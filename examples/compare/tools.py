@@ -3,6 +3,7 @@
 import json
 import os
 import subprocess
+import zipfile
 from collections import defaultdict
 from pathlib import Path
 
@@ -121,13 +122,11 @@ def install(target, package):
 
 def unpack(target, module):
     """Unpacks a module and returns its folder."""
-    import zipfile
-
     folder = target / "tools" / "compare" / module.replace("/", "_")
     if not folder.exists():
         with zipfile.ZipFile(download(module)) as opened:
             opened.extractall(folder)
-    return next(path.parent for path in sorted(folder.rglob("go.mod")))
+    return min((path.parent for path in folder.rglob("go.mod")), key=lambda found: len(found.parts))
 
 
 def find(sources, target, given):
