@@ -19,6 +19,7 @@ mod patch;
 mod patched_value;
 mod pool;
 mod text_edits;
+mod value_change;
 mod yaml;
 
 use std::{

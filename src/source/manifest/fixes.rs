@@ -7,8 +7,9 @@ use serde_json::Value;
 
 use super::{
     field_lines::{FieldLines, ObjectPlace},
-    patch::{ResultFix, ValueChange, ValueOperation, at, changed},
+    patch::ResultFix,
     text_edits::{DocumentText, Edit, edit, line_after, parse},
+    value_change::{ValueChange, ValueOperation, at, changed},
 };
 use crate::model::object::ObjectRef;
 

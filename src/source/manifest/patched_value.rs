@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use json_patch::{AddOperation, Patch, PatchOperation, ReplaceOperation};
 use serde_json::Value;
 
-use super::patch::{ValueChange, ValueOperation, changed};
+use super::value_change::{ValueChange, ValueOperation, changed};
 
 /// A value while operations are applied to it.
 enum PatchedValue {

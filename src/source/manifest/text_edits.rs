@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 
 use super::{
     field_lines::{LocatedChild, LocatedNode, NodeForm},
-    patch::ValueOperation,
+    value_change::ValueOperation,
 };
 use crate::rego::analysis::yaml::{self, YamlDialect};
 

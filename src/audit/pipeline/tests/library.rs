@@ -59,9 +59,13 @@ const PACKAGES: [&str; 8] = [
     "service_accounts",
 ];
 
-/// Rules of these packages that are not about pods, or not about those of workloads.
-const OTHERS: [&str; 3] =
-    ["secrets/deny_config_map", "service_accounts/deny_powerful_pod", "service_accounts/warn_unused_token"];
+/// Rules of these packages that are not about pods, not about those of workloads, or only about those behind a Service.
+const OTHERS: [&str; 4] = [
+    "probes/warn_missing_readiness",
+    "secrets/deny_config_map",
+    "service_accounts/deny_powerful_pod",
+    "service_accounts/warn_unused_token",
+];
 
 fn generated(group: &str, kind: &str, name: &str, owner: Option<&Object>, spec: &Value, metadata: &Value) -> Object {
     let kind = Kind::sample(group, &format!("{}s", kind.to_lowercase()), kind);
