@@ -85,6 +85,7 @@ deny_command_line contains result if {
 	some container in data.lib.workload.containers
 	some path in command_paths
 	words := object.get(container.spec, path, [])
+	data.lib.credentials.may_contain(concat(" ", [word | some word in words; is_string(word)]))
 	some i, _ in words
 	some found in in_word(words, i)
 	field := sprintf("%s[%d]", [concat(".", path), i])

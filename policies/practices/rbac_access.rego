@@ -11,9 +11,10 @@ import data.lib.rbac
 import data.lib.rights
 
 # METADATA
-# title: Creating workloads
+# title: Creating or changing workloads
 # description: |
-#   A subject that can create pods can use every Secret, ServiceAccount and volume of the namespace in them.
+#   A subject that can create pods, or change the template of a workload, can use every Secret, ServiceAccount and volume of the
+#   namespace in them.
 # related_resources:
 # - ref: https://kubernetes.io/docs/concepts/security/rbac-good-practices/#workload-creation
 # custom:
@@ -33,10 +34,15 @@ warn_workload_creation contains result if {
 }
 
 workloads := {
-	{"groups": {""}, "resources": {"pods", "replicationcontrollers"}, "verbs": {"create"}},
-	{"groups": {"apps"}, "resources": {"daemonsets", "deployments", "replicasets", "statefulsets"}, "verbs": {"create"}},
-	{"groups": {"batch"}, "resources": {"cronjobs", "jobs"}, "verbs": {"create"}},
+	# The ServiceAccount and the volumes of a pod never change, nor does the template of a Job.
+	{"groups": {""}, "resources": {"pods"}, "verbs": {"create"}},
+	{"groups": {""}, "resources": {"replicationcontrollers"}, "verbs": template_verbs},
+	{"groups": {"apps"}, "resources": {"daemonsets", "deployments", "replicasets", "statefulsets"}, "verbs": template_verbs},
+	{"groups": {"batch"}, "resources": {"jobs"}, "verbs": {"create"}},
+	{"groups": {"batch"}, "resources": {"cronjobs"}, "verbs": template_verbs},
 }
+
+template_verbs := {"create", "patch", "update"}
 
 # METADATA
 # title: Writing roles and bindings

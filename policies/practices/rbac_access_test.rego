@@ -9,7 +9,7 @@ examples := {name: {"violating": violating, "correct": correct, "beside": [to_ac
 	some name, [wrong, right] in {
 		"deny_role_changes": [roles, make.allow(["rbac.authorization.k8s.io"], ["rolebindings"], ["get"])],
 		"deny_volume_creation": [volumes, make.allow([""], ["persistentvolumeclaims"], ["create"])],
-		"warn_workload_creation": [workloads, make.allow(["apps"], ["deployments"], ["get", "patch"])],
+		"warn_workload_creation": [workloads, make.allow(["apps"], ["deployments"], ["delete", "get"])],
 	}
 	violating := make.cluster_role(wrong)
 	correct := make.cluster_role(right)
@@ -66,8 +66,19 @@ test_every_kind_of_workload if {
 
 	# A resource of another group has no effect.
 	count(found(make.allow([""], ["deployments", "jobs"], ["create"]))) == 0
-	every verb in ["delete", "get", "list", "patch", "update", "watch"] {
+	every verb in ["delete", "get", "list", "watch"] {
 		count(found(make.allow(["apps"], ["deployments"], [verb]))) == 0
+	}
+}
+
+test_templates if {
+	every verb in ["patch", "update"] {
+		every group, resource in {"": "replicationcontrollers", "apps": "deployments", "batch": "cronjobs"} {
+			count(found(make.allow([group], [resource], [verb]))) == 1
+		}
+		every group, resource in {"": "pods", "batch": "jobs"} {
+			count(found(make.allow([group], [resource], [verb]))) == 0
+		}
 	}
 }
 
