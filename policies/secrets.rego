@@ -82,28 +82,35 @@ in_file(key, text) := data.lib.credentials.forms(statements) | {sprintf("the sec
 #   severity: high
 #   frameworks: {nsa-1.2: [secrets]}
 deny_command_line contains result if {
-	some container in data.lib.workload.containers
-	some path in command_paths
-	words := object.get(container.spec, path, [])
+	some command in commands
+	words := command.words
 	data.lib.credentials.may_contain(concat(" ", [word | some word in words; is_string(word)]))
 	some i, _ in words
 	some found in in_word(words, i)
-	field := sprintf("%s[%d]", [concat(".", path), i])
+	field := sprintf("%s[%d]", [command.field, i])
 	result := data.lib.workload.flaw(
-		container, field, found,
+		command.container, field, found,
 		sprintf("has %s in %s: write $(NAME), with a variable from a Secret", [found, field]),
 	)
 }
 
-command_paths := [
-	["command"],
-	["args"],
-	["livenessProbe", "exec", "command"],
-	["readinessProbe", "exec", "command"],
-	["startupProbe", "exec", "command"],
-	["lifecycle", "postStart", "exec", "command"],
-	["lifecycle", "preStop", "exec", "command"],
-]
+commands contains {"container": container, "field": field, "words": words} if {
+	some container in data.lib.workload.containers
+	some field in ["command", "args"]
+	words := container.spec[field]
+}
+
+commands contains {"container": container, "field": sprintf("%s.exec.command", [probe]), "words": words} if {
+	some container in data.lib.workload.containers
+	some probe in ["livenessProbe", "readinessProbe", "startupProbe"]
+	words := container.spec[probe].exec.command
+}
+
+commands contains {"container": container, "field": sprintf("lifecycle.%s.exec.command", [hook]), "words": words} if {
+	some container in data.lib.workload.containers
+	some hook in ["postStart", "preStop"]
+	words := container.spec.lifecycle[hook].exec.command
+}
 
 in_word(words, i) := data.lib.credentials.forms(words[i]) | {sprintf("the secret %s", [name]) |
 	some name in data.lib.credentials.in_command(phrase(words, i))
