@@ -27,5 +27,8 @@ deny_latest_tag contains result if {
 is_latest(image) if {
 	is_string(image)
 	image != ""
+
+	# Tools replace such references, as in ko://example.com/web, when they build the image.
+	not contains(image, "://")
 	data.lib.images.tag(image) == "latest"
 }

@@ -34,9 +34,9 @@ test_digest if {
 	}
 }
 
-# A template may leave the image out.
+# A template may leave the image out, or name what to build.
 test_no_image if {
-	every image in ["", null, 1] {
+	every image in ["", null, 1, "ko://example.com/web"] {
 		results_of(image) == 0
 	}
 }
