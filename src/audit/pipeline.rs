@@ -88,7 +88,7 @@ impl Pipeline {
         metrics.limit_namespaces(settings.metrics_namespaces);
         let recording = (Arc::clone(metrics), outputs.delta_recorded.clone());
         let labels = std::mem::take(&mut outputs.labels);
-        let objects = WatchedObjects::new(settings, outputs.packing.clone(), Arc::clone(metrics));
+        let objects = WatchedObjects::new(settings.clone(), outputs.packing.clone(), Arc::clone(metrics));
         let results = Results::new(&policies, exceptions, &settings, labels, recording);
         let publisher = Publisher::new(outputs);
         publisher.publish_policies(&policies);

@@ -95,6 +95,9 @@ pub struct AuditResult {
     /// Objects in each namespace that was checked, if that is known; `None` counts objects of the cluster.
     #[serde(skip)]
     pub namespaces: BTreeMap<Option<Arc<str>>, usize>,
+    /// The team of each namespace that has one.
+    #[serde(skip)]
+    pub teams: BTreeMap<Arc<str>, Arc<str>>,
     /// Objects that more than one document of the manifests defines.
     #[serde(skip)]
     pub repeated: HashSet<ObjectName>,
@@ -180,6 +183,7 @@ impl AuditResult {
             results: vec![],
             ended: vec![],
             namespaces: BTreeMap::new(),
+            teams: BTreeMap::new(),
             repeated: HashSet::new(),
         }
     }

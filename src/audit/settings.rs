@@ -1,6 +1,6 @@
 //! How a pipeline works.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use crate::model::shard::Shard;
 
@@ -16,7 +16,7 @@ pub enum InitialObjects {
 }
 
 /// How a pipeline works.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 #[expect(clippy::struct_excessive_bools, reason = "they are independent switches")]
 pub struct PipelineSettings {
     /// What happens with the objects that exist at the start.
@@ -40,6 +40,8 @@ pub struct PipelineSettings {
     pub logs_unread: bool,
     /// Whether inactive objects are evaluated: see [`source::inactive`](crate::source::inactive).
     pub judge_inactive: bool,
+    /// The label of a Namespace that names its team.
+    pub team_label: Option<Arc<str>>,
     /// The memory that the process may have, in bytes; `None` for no limit.
     pub memory: Option<u64>,
 }

@@ -8,7 +8,7 @@ use clap::{
 };
 
 use super::{
-    cluster::{ClusterArgs, ContextsArgs, RecordTarget, RecordingArgs, UiAuthArgs},
+    cluster::{ClusterArgs, ContextsArgs, RecordTarget, RecordingArgs, PageArgs},
     exceptions::ExceptionArgs,
     logging::LogArgs,
     policies::{PolicyArgs, ReadingArgs},
@@ -242,9 +242,9 @@ pub struct CheckArgs {
     #[command(flatten)]
     pub serving: ServingArgs,
 
-    /// Access control of the page.
+    /// Access control and names of the page.
     #[command(flatten)]
-    pub page: UiAuthArgs,
+    pub page: PageArgs,
 
     /// Read settings from this YAML file
     #[arg(long, env = "KAUDIT_CONFIG", value_name = "FILE", help_heading = "Running")]

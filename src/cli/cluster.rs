@@ -101,13 +101,21 @@ pub struct RecordingArgs {
     pub lease_name: Option<String>,
 }
 
-/// Access control of the page.
+/// Access control and names of the page.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Running")]
-pub struct UiAuthArgs {
+pub struct PageArgs {
     /// Who may see the page
     #[arg(long, env = "KAUDIT_UI_AUTH", value_enum, value_name = "HOW", default_value_t = UiAuth::None)]
     pub ui_auth: UiAuth,
+
+    /// The name of the cluster in the header of the page
+    #[arg(long, env = "KAUDIT_CLUSTER_NAME", value_name = "NAME", default_value = "", hide_default_value = true)]
+    pub cluster_name: String,
+
+    /// The label of Namespaces that names the team, such as example.com/team: the page groups and filters by it
+    #[arg(long, env = "KAUDIT_TEAM_LABEL", value_name = "LABEL")]
+    pub team_label: Option<String>,
 }
 
 /// Access control of the page.

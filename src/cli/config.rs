@@ -23,7 +23,7 @@ use crate::{
     cli::{
         self, Cli, Subcommand,
         check::{CheckArgs, CheckMode, Initial, ServingArgs, TimingArgs, WritingArgs},
-        cluster::{ClusterArgs, ContextsArgs, RecordTarget, RecordingArgs, UiAuth, UiAuthArgs},
+        cluster::{ClusterArgs, ContextsArgs, RecordTarget, RecordingArgs, UiAuth, PageArgs},
         diff::DiffArgs,
         explain::ExplainArgs,
         hints, plugin,
@@ -290,7 +290,7 @@ fn cluster_option(matches: &ArgMatches, origins: &ValueOrigins, with_cluster: bo
         WritingArgs::group_id(),
         TimingArgs::group_id(),
         ServingArgs::group_id(),
-        UiAuthArgs::group_id(),
+        PageArgs::group_id(),
     ];
     let groups = others.iter().chain(reading.iter().filter(|_| !with_cluster));
     let groups: Vec<_> = groups.flatten().collect();

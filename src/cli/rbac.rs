@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::{
-    cluster::{ClusterArgs, RecordingArgs, UiAuthArgs},
+    cluster::{ClusterArgs, RecordingArgs, PageArgs},
     policies::ReadingArgs,
     scope::ScopeArgs,
     values::{self, ServiceAccount},
@@ -62,7 +62,7 @@ pub struct RbacArgs {
 
     /// Access control of the page.
     #[command(flatten)]
-    pub ui_auth: UiAuthArgs,
+    pub ui_auth: PageArgs,
 
     /// Give the rights to this ServiceAccount; the Audit object is in its namespace
     #[arg(

@@ -2,15 +2,19 @@
 //!
 //! Input: one [`AuditResult`], its [context](PageContext) and a [query](PageQuery). Output: HTML or JSON, or one
 //! self-contained file for the audit of a pipeline. Every view has a URL, works without the script, and escapes text
-//! from policies and objects. The order of the sections follows the reader's questions: is the result complete, what is
-//! new, how severe are the violations, which objects have them, and how are they fixed.
+//! from policies and objects. A query has the same filters in every view, and all numbers of a view are those of the
+//! results that it [selects](selection).
 
 mod document;
 mod file;
-mod filter;
-mod html;
+mod layout;
 mod owners;
+mod paging;
 mod parts;
+mod patch;
+mod query;
+mod selection;
+mod views;
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashSet},
@@ -22,16 +26,15 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 pub(super) use self::file::render;
-use self::owners::OwnerResults;
+use self::{owners::OwnerResults, selection::Selection};
 pub use self::{
     document::{STYLE, refusal, sign_in_page},
-    filter::PageQuery,
+    query::{PageQuery, View},
 };
-use super::{names::urgency, safe::write_json};
+use super::{csv, names::urgency, safe::write_json};
 use crate::audit::{
-    ended::KEPT,
     exceptions::ExceptionSummary,
-    result::{AuditResult, Entry, Summary},
+    result::{About, AuditResult, Entry, Summary},
 };
 
 /// The script of the page, which reloads it when the result has changed.
@@ -40,6 +43,8 @@ pub const SCRIPT: &str = include_str!("page/script.js");
 /// Data about a result that is not part of it.
 #[derive(Debug, Clone)]
 pub struct PageContext {
+    /// The name of the cluster; empty if it has none.
+    pub cluster: Arc<str>,
     /// When the result was read.
     pub at: Timestamp,
     /// When this process started; violations that were resolved earlier are unknown.
@@ -102,6 +107,7 @@ impl Page {
             *summary.of(entry.result) += 1;
         }
         let exceptions = exceptions.iter().filter(|exception| places.contains(&place_of_exception(exception)));
+        let teams = self.result.teams.iter().filter(|(name, _)| places.contains(&Some(Arc::clone(name))));
         let mut result = AuditResult {
             summary,
             results,
@@ -117,6 +123,7 @@ impl Page {
             scope: self.result.scope.clone(),
             baseline: None,
             namespaces: BTreeMap::new(),
+            teams: teams.map(|(name, team)| (Arc::clone(name), Arc::clone(team))).collect(),
             repeated: HashSet::new(),
             ..self.result
         };
@@ -126,9 +133,10 @@ impl Page {
 
     /// Returns the HTML of the view that the query selects; `reader` is the name of the user who has signed in.
     pub fn html(&self, query: &PageQuery, reader: Option<&str>) -> String {
+        let selection = Selection::new(self, query);
         match self.object(query) {
-            Some(owner) => html::object(self, &owner, query, reader).into_string(),
-            None => html::overview(self, query, reader).into_string(),
+            Some(owner) => views::object(&selection, &owner, reader).into_string(),
+            None => views::view(&selection, reader).into_string(),
         }
     }
 
@@ -155,9 +163,23 @@ impl Page {
         Ok(json)
     }
 
+    /// Returns the entries of the view that the query selects as CSV, as `-o csv` does.
+    ///
+    /// # Errors
+    /// None in practice, since it is written to memory.
+    pub fn csv(&self, query: &PageQuery) -> io::Result<Vec<u8>> {
+        let results = match self.object(query) {
+            Some(owner) => owner.entries.into_iter().cloned().collect(),
+            None => self.entries(query).cloned().collect(),
+        };
+        let mut csv = Vec::new();
+        csv::render(&AuditResult { results, ..AuditResult::clone(&self.result) }, &mut csv)?;
+        Ok(csv)
+    }
+
     /// Returns the entries that the query selects.
     fn entries<'p>(&'p self, query: &'p PageQuery) -> impl Iterator<Item = &'p Entry> {
-        let mut is_selected = query.filter();
+        let mut is_selected = query.filter(self);
         self.result.results.iter().filter(move |entry| is_selected(entry))
     }
 
@@ -168,15 +190,20 @@ impl Page {
         Some(OwnerResults { name: wanted.to_owned(), entries: entries.collect() })
     }
 
-    /// Returns the violations first seen within the period for which resolved ones are kept, the newest first.
-    fn new_since(&self) -> Vec<&Entry> {
-        let since = self.context.at.saturating_sub(KEPT).unwrap_or(Timestamp::MIN);
-        let is_new = |entry: &&Entry| {
-            entry.result.is_violation() && !entry.is_handed_over && entry.since.is_some_and(|first| first >= since)
-        };
-        let mut new: Vec<_> = self.result.results.iter().filter(is_new).collect();
-        new.sort_by_key(|entry| std::cmp::Reverse(entry.since));
-        new
+    /// Returns the team of an entry's namespace.
+    fn team(&self, entry: &Entry) -> Option<&str> {
+        self.team_of(entry.resource.namespace.as_deref()?)
+    }
+
+    /// Returns the team of a namespace.
+    fn team_of(&self, namespace: &str) -> Option<&str> {
+        self.result.teams.get(namespace).map(|team| &**team)
+    }
+
+    /// Returns the annotations of an entry's rule.
+    fn about(&self, entry: &Entry) -> Option<&About> {
+        let policy = self.result.policies.iter().find(|policy| *policy.name == *entry.policy)?;
+        Some(policy.about_rule(&entry.rule))
     }
 }
 

@@ -152,6 +152,7 @@ pub(crate) fn settings(check: &CheckArgs, policies: &PolicySet) -> PipelineSetti
             .filter(|every| !every.is_zero() && check.mode() == CheckMode::Watch),
         update_filter: check.update_filter == Switch::On,
         logs_unread: !check.ends_with_text(),
+        team_label: check.page.team_label.as_deref().map(Arc::from),
         metrics_namespaces: if check.mode() == CheckMode::Watch { check.serving.metrics_namespaces } else { 0 },
         ..once
     }
@@ -174,6 +175,7 @@ pub(crate) fn settings_once(
         shard,
         roll_up: group_by == GroupBy::Owner,
         handover: HANDOVER,
+        team_label: None,
         metrics_namespaces: 0,
         logs_unread: true,
         judge_inactive: source.inactive == Inactive::Judge,

@@ -54,6 +54,8 @@ const REST: (Duration, u32) = (Duration::from_millis(50), 4);
 const TOGETHER: Duration = Duration::from_millis(20);
 /// How often the page is updated during the initial sync and while objects wait for evaluation.
 const UNSETTLED: Duration = Duration::from_millis(500);
+/// How often the pipeline is asked whether the page is current; a page that does not learn of it counts as lost.
+const HEARTBEAT: Duration = Duration::from_secs(4);
 /// Timeout for the first result.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Content Security Policy of the page: only own resources, no inline script or style, no framing.
@@ -63,6 +65,8 @@ const POLICY: &str = "default-src 'none'; style-src 'self'; script-src 'self'; c
 /// The data sources of the page.
 #[derive(Debug, Clone)]
 pub struct Sources {
+    /// The name of the cluster; empty if it has none.
+    pub cluster: Arc<str>,
     /// The pipeline, which returns the result.
     pub pipeline: mpsc::Sender<Command>,
     /// Progress of the initial sync.
@@ -79,6 +83,8 @@ type KeptPage = Option<(u64, Arc<Page>)>;
 #[derive(Clone)]
 struct Ui {
     kept: watch::Receiver<KeptPage>,
+    /// When the pipeline confirmed that the page is current.
+    confirmed: watch::Receiver<Timestamp>,
     /// When the last request arrived.
     viewed: watch::Sender<Option<Instant>>,
     /// Access control; without it everyone sees everything.
@@ -91,13 +97,14 @@ pub async fn serve(server: Server, sources: Sources, access: Option<AccessSettin
     tracing::info!(address = %server.address, "Serving the page");
     let (keep, kept) = watch::channel(None);
     let (viewed, interest) = watch::channel(None);
-    let following = follow(sources, interest, keep);
+    let (confirm, confirmed) = watch::channel(Timestamp::now());
+    let following = follow(sources, interest, keep, confirm);
     let access = access.map(|settings| Arc::new(PageAccess::new(settings)));
     let Some(sessions) = Sessions::new().map(Arc::new) else {
         tracing::error!("The page is not served: the system has no random numbers");
         return;
     };
-    let serving = connections::serve(server.listener, router(Ui { kept, viewed, access, sessions }), shutdown);
+    let serving = connections::serve(server.listener, router(Ui { kept, confirmed, viewed, access, sessions }), shutdown);
     tokio::select! {
         () = serving => {}
         () = following => {}
@@ -157,13 +164,18 @@ async fn page(State(ui): State<Ui>, UrlQuery(query): UrlQuery<PageQuery>, header
                 Ok(json) => ([(header::CONTENT_TYPE, "application/json")], json).into_response(),
                 Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")).into_response(),
             },
+            Some("csv") => match page.csv(&query) {
+                Ok(csv) => ([(header::CONTENT_TYPE, "text/csv; charset=utf-8")], csv).into_response(),
+                Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")).into_response(),
+            },
             _ => Html(page.html(&query, reader.as_deref().map(PageReader::name))).into_response(),
         }
     });
     answer.await.unwrap_or_else(|_| StatusCode::INTERNAL_SERVER_ERROR.into_response())
 }
 
-/// Sends an event if the page is newer than the one that the client has seen, and then on each update.
+/// Sends an event `changed` if the page is newer than the one that the client has seen, and then on each update; and an event
+/// `alive` with the time whenever the pipeline confirms that the page is current.
 async fn events(
     State(ui): State<Ui>,
     Extension(closing): Extension<ConnectionClosing>,
@@ -190,6 +202,9 @@ fn changes(
         let id = revision.ok()?.to_string();
         Some(Ok(Event::default().event("changed").id(&id).data(&id).retry(Duration::from_millis(500))))
     });
+    let alive = WatchStream::from_changes(ui.confirmed.clone())
+        .map(|at| Ok(Event::default().event("alive").data(at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string())));
+    let events = events.merge(alive);
     Sse::new(futures::StreamExt::take_until(events, closing.cancelled_owned())).keep_alive(KeepAlive::default())
 }
 
@@ -211,11 +226,20 @@ impl Ui {
 }
 
 /// Keeps the page up to date while it is used, until the pipeline stops.
-async fn follow(mut sources: Sources, mut interest: watch::Receiver<Option<Instant>>, keep: watch::Sender<KeptPage>) {
+async fn follow(
+    mut sources: Sources,
+    mut interest: watch::Receiver<Option<Instant>>,
+    keep: watch::Sender<KeptPage>,
+    confirm: watch::Sender<Timestamp>,
+) {
     let began = Timestamp::now();
     let mut known = None;
     loop {
         let is_used = |viewed: &Option<Instant>| viewed.is_some_and(|at| at.elapsed() < INTEREST);
+        if !is_used(&interest.borrow()) {
+            known = None;
+            keep.send_replace(None);
+        }
         if interest.wait_for(is_used).await.is_err() {
             return;
         }
@@ -235,6 +259,7 @@ async fn follow(mut sources: Sources, mut interest: watch::Receiver<Option<Insta
             Some(None) => {}
             None => return,
         }
+        confirm.send_replace(Timestamp::now());
         sleep((start.elapsed() * REST.1).max(REST.0)).await;
         let idle_at = interest.borrow().map_or(start, |at| at + INTEREST);
         tokio::select! {
@@ -246,10 +271,8 @@ async fn follow(mut sources: Sources, mut interest: watch::Receiver<Option<Insta
             }
             changed = sources.overview.changed() => if changed.is_err() { return },
             () = sleep(UNSETTLED), if !settled => {}
-            () = sleep_until(idle_at) => if interest.borrow().is_none_or(|at| at.elapsed() >= INTEREST) {
-                known = None;
-                keep.send_replace(None);
-            },
+            () = sleep(HEARTBEAT) => {}
+            () = sleep_until(idle_at) => {}
         }
     }
 }
@@ -259,6 +282,7 @@ impl Sources {
         let Progress { open, scopes_done, scopes, queue, .. } = self.progress.borrow().clone();
         let overview = self.overview.borrow().clone();
         let mut context = PageContext {
+            cluster: Arc::clone(&self.cluster),
             at: Timestamp::now(),
             began,
             changed,
@@ -290,7 +314,7 @@ mod tests {
         result::AuditResult,
     };
 
-    /// A pipeline whose number of evaluated objects equals its number of queries.
+    /// A pipeline whose number of evaluated objects equals its number of queries that found a newer result.
     struct QueriedPipeline {
         progress: watch::Sender<Progress>,
         overview: watch::Sender<Option<Arc<Overview>>>,
@@ -304,8 +328,16 @@ mod tests {
         let progress = watch::Sender::new(Progress { open: true, ..Progress::default() });
         let (overview, delta_recorded) = (watch::Sender::new(None), watch::Sender::default());
         let (count, queries) = watch::channel(0);
+        let (mut overview_changed, mut delta_changed) = (overview.subscribe(), delta_recorded.subscribe());
         let answering = tokio::spawn(async move {
             while let Some(Command::Result(ResultQuery { known, answer })) = commands.recv().await {
+                let is_new = [overview_changed.has_changed(), delta_changed.has_changed()].contains(&Ok(true));
+                overview_changed.mark_unchanged();
+                delta_changed.mark_unchanged();
+                if known.is_some() && !is_new {
+                    let _ = answer.send(None);
+                    continue;
+                }
                 count.send_modify(|queries| *queries += 1);
                 let objects = *count.borrow();
                 let revision = objects as u64;
@@ -317,6 +349,7 @@ mod tests {
         let (progress_of, overview_of, delta_recorded_of) =
             (progress.subscribe(), overview.subscribe(), delta_recorded.subscribe());
         let sources = Sources {
+            cluster: "prod".into(),
             pipeline: sender,
             progress: progress_of,
             overview: overview_of,
@@ -329,8 +362,10 @@ mod tests {
     fn ui(sources: Sources) -> (Ui, JoinHandle<()>) {
         let (keep, kept) = watch::channel(None);
         let (viewed, interest) = watch::channel(None);
+        let (confirm, confirmed) = watch::channel(Timestamp::UNIX_EPOCH);
         let sessions = Arc::new(Sessions::new().unwrap());
-        (Ui { kept, viewed, access: None, sessions }, tokio::spawn(follow(sources, interest, keep)))
+        let following = tokio::spawn(follow(sources, interest, keep, confirm));
+        (Ui { kept, confirmed, viewed, access: None, sessions }, following)
     }
 
     async fn ask(ui: &Ui, host: &str, path: &str) -> (StatusCode, HeaderMap, String) {
@@ -427,7 +462,7 @@ mod tests {
         pipeline.queries.wait_for(|queries| *queries > 1).await.unwrap();
         let mut kept = ui.kept.clone();
         kept.wait_for(|kept| kept.as_ref().is_some_and(|(revision, _)| *revision > 1)).await.unwrap();
-        assert!(ui.latest().await.unwrap().html(&PageQuery::default(), None).contains(">complete<"));
+        assert!(ui.latest().await.unwrap().html(&PageQuery::default(), None).contains("live · everything checked"));
     }
 
     #[tokio::test(start_paused = true)]

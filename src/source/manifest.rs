@@ -31,7 +31,7 @@ use std::{
 use tokio::sync::mpsc;
 use tracing::warn;
 
-pub(crate) use self::parse::kind_of;
+pub(crate) use self::{field_lines::field_keys, parse::kind_of};
 use self::{
     chunks::Sizes,
     helm::Templates,

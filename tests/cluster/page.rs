@@ -99,7 +99,7 @@ async fn an_open_page_is_updated() {
     // The fixed violation is listed as resolved in the HTML.
     plane.kubectl(&["-n", &namespace, "delete", "configmap", "first"]).await.unwrap();
     until(&["second"]);
-    let html = get(address, "/").unwrap();
+    let html = get(address, "/?view=changes").unwrap();
     assert!(html.contains("1 resolved") && html.contains("ConfigMap") && html.contains("/first"), "{html}");
     // Kinds that other tests create and delete also change the page.
     stream.try_iter().for_each(note);
@@ -138,37 +138,44 @@ async fn the_page_works_in_a_browser() {
     let (with, without) = (Browser::open(1_200, true), Browser::open(400, false));
 
     // Changes appear on the open page.
-    with.go(&format!("{origin}/"));
-    with.until("document.querySelectorAll('#owners tbody tr').length === 1");
+    with.go(&format!("{origin}/?view=objects"));
+    with.until("document.querySelectorAll('.objects > li').length === 1");
     with.evaluate(
-        "document.querySelector('#trust details').open = true; window.kept = document.querySelector('#owners tbody a'); \
-         getSelection().selectAllChildren(kept); kept.focus()",
+        "const first = document.querySelector('.objects details'); first.open = true; \
+         window.kept = first.querySelector('p a'); getSelection().selectAllChildren(kept); kept.focus()",
     );
     plane.apply(&marked("v1", "ConfigMap", &namespace, "a-second", &namespace)).await.unwrap();
-    with.until("document.querySelectorAll('#owners tbody tr').length === 2");
-    // A started click, the selected text and the focus are preserved.
+    with.until("document.querySelectorAll('.objects > li').length === 2");
+    // A started click, the selected text, the focus and the opened object are preserved.
     assert_eq!(
         with.evaluate(
-            "return [kept === document.activeElement, kept.closest('tr').rowIndex, getSelection().toString(), \
-             document.querySelector('#trust details').open]"
+            "return [kept === document.activeElement, [...document.querySelectorAll('.objects > li')].indexOf(kept.closest('.objects > li')), \
+             getSelection().toString(), kept.closest('details').open]"
         ),
-        json!([true, 2, format!("ConfigMap/{namespace}/first"), true])
+        json!([true, 1, "how to fix and explain", true])
     );
 
-    // With the keyboard: the search, then the object. Updates do not disturb typing.
-    with.evaluate("document.querySelector('input[type=search]').focus()");
+    // With the keyboard: / for the search, which applies while one types; then the object. Updates do not disturb typing.
+    with.evaluate("document.activeElement.blur()");
+    with.press("/");
+    with.until("document.activeElement.type === 'search'");
     with.press("SEC");
-    plane.apply(&marked("v1", "ConfigMap", &namespace, "third", &namespace)).await.unwrap();
-    with.until("document.querySelectorAll('#owners tbody tr').length === 3");
+    with.until("location.search.includes('q=SEC') && document.querySelectorAll('.objects > li').length === 1");
+    plane.apply(&marked("v1", "ConfigMap", &namespace, "b-second", &namespace)).await.unwrap();
+    with.until("document.querySelectorAll('.objects > li').length === 2");
     with.press("OND");
-    with.press(ENTER);
-    with.until("location.search.includes('q=SECOND') && document.querySelectorAll('#owners tbody tr').length === 1");
-    for _ in 0..60 {
-        with.press(TAB);
-        if with.evaluate("return document.activeElement.closest('#owners tbody') !== null") == true {
-            break;
+    with.until("location.search.includes('q=SECOND') && document.activeElement.value === 'SECOND'");
+    let until = |inside: &str| {
+        for _ in 0..60 {
+            with.press(TAB);
+            if with.evaluate(&format!("return document.activeElement.matches('{inside}')")) == true {
+                return;
+            }
         }
-    }
+    };
+    until(".objects summary");
+    with.press(ENTER);
+    until(".objects a[href*=\"object=\"]");
     with.press(ENTER);
     with.until("location.search.includes('object=')");
     let object = with.url().replace(&format!("{origin}/"), "");
@@ -180,10 +187,14 @@ async fn the_page_works_in_a_browser() {
     }
     assert_eq!(with.evaluate("return document.querySelectorAll('main img, main script').length"), 0);
 
-    for (width, view) in [(1_200, ""), (1_200, "?q=nothing"), (1_200, &object), (400, ""), (400, &object)] {
+    let views = ["", "?view=namespaces", "?view=rules", "?view=rules&rule=marked", "?view=objects", "?view=changes"];
+    let views = views.into_iter().chain(["?view=exceptions", "?view=coverage", "?q=nothing", &object]);
+    for (width, view) in views.flat_map(|view| [(1_200, view), (800, view), (390, view)]) {
         with.resize(width);
         with.go(&format!("{origin}/{view}"));
         with.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true; })");
+        let widths = with.evaluate("return [document.documentElement.scrollWidth, innerWidth]");
+        assert!(widths[0].as_u64() <= widths[1].as_u64(), "{view}: {widths}");
         for scheme in ["light", "dark"] {
             with.prefer(scheme);
             assert_eq!(with.accessibility_violations(), json!([]), "{view} in {scheme}, {width} pixels wide");
@@ -191,10 +202,11 @@ async fn the_page_works_in_a_browser() {
     }
 
     // Without scripts and on a phone: the same views, none wider than the screen.
-    without.go(&format!("{origin}/?q=first"));
-    let objects = without.evaluate("return document.querySelector('#owners').innerText").to_string();
-    assert!(objects.contains("/first") && !objects.contains("-second"), "{objects}");
-    assert!(without.url().ends_with("?q=first"));
+    without.go(&format!("{origin}/?view=objects&q=first"));
+    let objects = without.evaluate("return document.querySelector('.objects').innerText").to_string();
+    assert!(objects.contains("first") && !objects.contains("-second"), "{objects}");
+    assert_eq!(without.evaluate("return document.querySelector('#filter button').checkVisibility()"), true);
+    assert_eq!(with.evaluate("return document.querySelector('#filter button')?.checkVisibility() ?? false"), false);
     let widths = without.evaluate("return [document.documentElement.scrollWidth, innerWidth]");
     assert!(widths[0].as_u64() <= widths[1].as_u64(), "{widths}");
 

@@ -69,6 +69,7 @@ impl Pipeline {
             results,
             ended: self.results.recording.ended.iter().cloned().collect(),
             namespaces: objects.checked_namespaces(),
+            teams: objects.teams(),
             repeated: HashSet::new(),
         }
     }

@@ -113,6 +113,7 @@ const SETTINGS: PipelineSettings = PipelineSettings {
     roll_up: true,
     handover: Duration::ZERO,
     metrics_namespaces: 1,
+    team_label: None,
     logs_unread: true,
     judge_inactive: false,
     memory: None,

@@ -7,7 +7,7 @@ use crate::{
     cluster::identity::is_exception,
     model::{
         coverage::{Coverage, FOR_LOOKUPS, State, UNNEEDED},
-        object::Kind,
+        object::{Kind, Object},
     },
     source::selection::Selection,
 };
@@ -106,6 +106,18 @@ impl WatchedObjects {
         let excludes = |name: &str| self.selection.as_ref().is_some_and(|selection| selection.excludes_namespace(name));
         namespaces.retain(|name, _| !name.as_deref().is_some_and(excludes));
         namespaces
+    }
+
+    /// Returns the team of each Namespace that names one by its label.
+    pub(in crate::audit) fn teams(&self) -> BTreeMap<Arc<str>, Arc<str>> {
+        let Some(label) = &self.settings.team_label else { return BTreeMap::new() };
+        let scopes = self.gate.scopes().filter(|scope| scope.kind.is("", "Namespace"));
+        let namespaces = scopes.flat_map(|scope| self.cache.keys(scope)).filter_map(|key| self.cache.object(&key));
+        let team = |namespace: Object| {
+            let team = namespace.body.labels().remove(&**label).filter(|team| !team.is_empty())?;
+            Some((namespace.key.name, team.into()))
+        };
+        namespaces.filter_map(team).collect()
     }
 
     /// Whether every kind that is needed could be read, with at least one object.

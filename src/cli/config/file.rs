@@ -15,7 +15,7 @@ use crate::{
     cli::{
         bundles::{BundleArgs, RegistryArgs},
         check::{ServingArgs, WritingArgs},
-        cluster::{ClusterArgs, ContextsArgs, RecordingArgs, UiAuthArgs},
+        cluster::{ClusterArgs, ContextsArgs, RecordingArgs, PageArgs},
     },
     model::spelling::nearest,
     rego::analysis::yaml::{self, YamlContent, YamlDialect, YamlField, YamlNode},
@@ -124,7 +124,7 @@ pub fn is_reserved(command: Option<&clap::Command>, arg: &Arg) -> bool {
         RecordingArgs::group_id(),
         WritingArgs::group_id(),
         ServingArgs::group_id(),
-        UiAuthArgs::group_id(),
+        PageArgs::group_id(),
         BundleArgs::group_id(),
         RegistryArgs::group_id(),
     ];

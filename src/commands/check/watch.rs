@@ -84,7 +84,7 @@ pub(super) async fn run(
     start_warnings(check, &wiring, (&clients, &served), &mut helpers);
     if let Some(server) = page {
         let access = access(check, &clients, &served);
-        helpers.spawn(ui::serve(server, page_sources(&wiring, &commands), access, stop.clone()));
+        helpers.spawn(ui::serve(server, page_sources(&check, &wiring, &commands), access, stop.clone()));
     }
     let settings = recording::settings(check, &clients, receivers, &commands, of_memory, wiring.metrics());
     recording::announce(&settings, recording::report_api(check, &served));
@@ -121,8 +121,9 @@ pub(super) async fn run(
 }
 
 /// Returns what the page shows.
-fn page_sources(wiring: &Wiring, commands: &mpsc::Sender<Command>) -> ui::Sources {
+fn page_sources(check: &CheckArgs, wiring: &Wiring, commands: &mpsc::Sender<Command>) -> ui::Sources {
     ui::Sources {
+        cluster: check.page.cluster_name.as_str().into(),
         pipeline: commands.clone(),
         progress: wiring.progress(),
         overview: wiring.overview(),

@@ -2,7 +2,7 @@
 
 use maud::{DOCTYPE, Markup, html};
 
-use super::filter::PageQuery;
+use super::query::PageQuery;
 use crate::output::safe::shown_line;
 
 /// The style of the page.
@@ -19,7 +19,7 @@ pub fn sign_in_page(query: &PageQuery, problem: Option<&str>) -> String {
         }
         p.note { "A token of the cluster, for example the output of " code { "kubectl create token" } ". It is kept in a cookie of this browser for at most 12 hours." }
     };
-    document("sign in", None, &content).into_string()
+    document("sign in", GREY, None, &content).into_string()
 }
 
 /// Returns the page for a user who has no access.
@@ -29,31 +29,41 @@ pub fn refusal(why: &str) -> String {
         p.fail role="alert" { (shown_line(why)) }
         (sign_out())
     };
-    document("not allowed", None, &content).into_string()
+    document("not allowed", GREY, None, &content).into_string()
 }
 
-/// Returns a document with this title; without a header, it does not update itself.
-pub(super) fn document(title: &str, header: Option<&Markup>, content: &Markup) -> Markup {
+/// The colour of the icon where nothing is known about the audit.
+const GREY: &str = "8c959f";
+
+/// Returns a document with this title and the colour of its icon; without a header, it does not update itself.
+pub(super) fn document(title: &str, colour: &str, header: Option<&Markup>, content: &Markup) -> Markup {
     html! {
         (DOCTYPE)
         html lang="en" {
             head {
                 meta charset="utf-8";
                 meta name="viewport" content="width=device-width, initial-scale=1";
-                title { "kaudit: " (title) }
-                link rel="icon" href="data:,";
+                title { (title) " · kaudit" }
+                link rel="icon" href=(icon(colour));
                 link rel="stylesheet" href="style.css";
                 @if header.is_some() { script src="script.js" defer {} }
             }
             body {
+                a.skip href="#main" { "Skip to the content" }
                 header {
                     h1 { a href="./" { "kaudit" } }
                     @if let Some(header) = header { (header) }
                 }
-                main tabindex="-1" { (content) }
+                main #main tabindex="-1" { (content) }
             }
         }
     }
+}
+
+/// Returns an icon: a disc of this colour.
+pub(super) fn icon(colour: &str) -> String {
+    let disc = "%3Csvg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 16 16'%3E%3Ccircle cx='8' cy='8' r='7' fill='%23";
+    format!("data:image/svg+xml,{disc}{colour}'/%3E%3C/svg%3E")
 }
 
 pub(super) fn sign_out() -> Markup {

@@ -13,9 +13,10 @@ use sha2::{Digest as _, Sha256};
 
 use super::{
     document::STYLE,
-    filter::{NO_NAMESPACE, severity},
     owners::{OwnerResults, grouped},
     parts::{article, badge, choice, lines, place, search, severities, trust, words},
+    query::{NONE, severity},
+    selection::SeverityCounts,
 };
 use crate::{
     audit::result::{AuditResult, Entry},
@@ -64,7 +65,7 @@ pub(crate) fn render(result: &AuditResult, out: &mut dyn io::Write) -> io::Resul
                 header { h1 { "kaudit: " (headline) } }
                 main {
                     (trust(result, std::iter::empty(), None, &html! {}))
-                    (severities(&result.results, |_| None))
+                    (severities(&SeverityCounts::of(&result.results), |_| None))
                     (filter(&entries))
                     section #owners aria-labelledby="owners-title" {
                         h2 #owners-title { (count(owners.len(), "object")) " with results" }
@@ -144,7 +145,7 @@ fn about(result: &AuditResult, found: &RuleAnchors<'_>) -> Markup {
 }
 
 fn namespace(entry: &Entry) -> String {
-    shown_line(entry.resource.place().as_deref().unwrap_or(NO_NAMESPACE))
+    shown_line(entry.resource.place().as_deref().unwrap_or(NONE))
 }
 
 /// Returns the source expression of an inline text, as defined by Content Security Policy Level 3.

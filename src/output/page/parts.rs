@@ -1,13 +1,13 @@
 //! Parts shared by the page over HTTP and the page in a file. maud escapes markup in all text; control characters are
 //! escaped before.
 
-use std::collections::BTreeMap;
-
+use jiff::{SignedDuration, Timestamp};
 use maud::{Markup, html};
 
 use super::{
-    filter::{NO_NAMESPACE, NO_SEVERITY, severity},
     owners::{self, OwnerResults},
+    query::{NO_SEVERITY, NONE, severity},
+    selection::SeverityCounts,
 };
 use crate::{
     audit::result::{About, AuditResult, Entry},
@@ -74,25 +74,56 @@ pub(super) fn trust<'p>(
     }
 }
 
-/// Counts violations by severity, each with a link to its view if there is one.
-pub(super) fn severities(entries: &[Entry], link: impl Fn(&str) -> Option<String>) -> Markup {
-    let mut counts: BTreeMap<(bool, Option<Severity>), usize> = BTreeMap::new();
-    for entry in entries.iter().filter(|entry| entry.result.is_violation()) {
-        *counts.entry((entry.severity.is_none(), entry.severity)).or_default() += 1;
-    }
+/// Shows numbers of violations by severity as a bar and as words, each with a link to its view if there is one.
+pub(super) fn severities(counts: &SeverityCounts, link: impl Fn(&str) -> Option<String>) -> Markup {
     html! {
-        section #severities aria-labelledby="severities-title" {
-            h2 #severities-title { "Severities" }
-            @if counts.is_empty() { p { "No violations." } }
-            ul.counts {
-                @for ((_, known), number) in &counts {
-                    @let word = severity(*known);
-                    @let counted = html! { b { (number) } " " (if word == NO_SEVERITY { "without severity" } else { word }) };
-                    li { @if let Some(link) = link(word) { a href=(link) { (counted) } } @else { span { (counted) } } }
+        @if counts.total() == 0 { p { "No violations." } } @else {
+            div.bar aria-hidden="true" {
+                svg viewBox=(format!("0 0 {} 1", counts.total())) preserveAspectRatio="none" {
+                    @for (at, known, number) in stacked(counts) {
+                        rect.(severity(known)) x=(at) width=(number) height="1" {}
+                    }
                 }
             }
         }
+        ul.counts {
+            @for (known, number) in counts.iter().filter(|(_, number)| *number > 0) {
+                @let word = severity(known);
+                @let counted = html! {
+                    b.badge.(word) { (number) } " " (if word == NO_SEVERITY { "without severity" } else { word })
+                };
+                li { @if let Some(link) = link(word) { a href=(link) { (counted) } } @else { span { (counted) } } }
+            }
+        }
     }
+}
+
+/// Returns each severity with its number and the number of more severe violations.
+fn stacked(counts: &SeverityCounts) -> impl Iterator<Item = (usize, Option<Severity>, usize)> {
+    counts.iter().scan(0, |at, (known, number)| {
+        let begin = *at;
+        *at += number;
+        Some((begin, known, number))
+    })
+}
+
+/// Shows a time relative to `now`, with the absolute time in its title; the script keeps it up to date.
+pub(super) fn time(at: Timestamp, now: Timestamp) -> Markup {
+    let second = at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+    let absolute = at.strftime("%Y-%m-%d %H:%M:%S UTC").to_string();
+    html! { time datetime=(second) title=(absolute) { (relative(now.duration_since(at))) } }
+}
+
+/// Returns a duration as people say it: `4 s ago`, `in 3 d`. The script has the same units.
+fn relative(ago: SignedDuration) -> String {
+    let seconds = ago.as_secs().unsigned_abs();
+    let (number, unit) = match seconds {
+        0..60 => (seconds, "s"),
+        60..3_600 => (seconds / 60, "min"),
+        3_600..172_800 => (seconds / 3_600, "h"),
+        _ => (seconds / 86_400, "d"),
+    };
+    if ago.is_negative() { format!("in {number} {unit}") } else { format!("{number} {unit} ago") }
 }
 
 pub(super) fn search(words: Option<&str>) -> Markup {
@@ -110,8 +141,24 @@ pub(super) fn choice(label: &str, name: &str, values: &[&str], chosen: Option<&s
                 option value="" { "all" }
                 @for value in values.iter().copied().chain(lost) {
                     option value=(value) selected[chosen == Some(value)] {
-                        (if value == NO_NAMESPACE { "(cluster-scoped)".to_owned() } else { shown_line(value) })
+                        (if value == NONE { "(cluster-scoped)".to_owned() } else { shown_line(value) })
                     }
+                }
+            }
+        }
+    }
+}
+
+/// Returns a drop-down list of these values, each with its words, and "any time".
+pub(super) fn url_choice(label: &str, name: &str, values: &[(&str, &str)], chosen: Option<&str>) -> Markup {
+    let lost = chosen.filter(|chosen| values.iter().all(|(value, _)| value != chosen)).map(|lost| (lost, lost));
+    html! {
+        label {
+            (label) " "
+            select name=(name) {
+                option value="" { "any time" }
+                @for (value, words) in values.iter().copied().chain(lost) {
+                    option value=(value) selected[chosen == Some(value)] { (shown_line(words)) }
                 }
             }
         }

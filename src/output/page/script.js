@@ -1,4 +1,6 @@
 "use strict";
+const root = document.documentElement;
+root.classList.add("scripted");
 let wanted = false;
 let busy = false;
 
@@ -16,6 +18,7 @@ const update = async () => {
       if (!answer.ok) throw new Error(answer.statusText);
       const page = new DOMParser().parseFromString(await answer.text(), "text/html");
       document.title = page.title;
+      icon().href = icon(page).href;
       const opened = [...document.querySelectorAll("details[open] > summary")].map((one) => one.textContent);
       for (const summary of page.querySelectorAll("details > summary")) {
         if (opened.includes(summary.textContent)) summary.parentElement.open = true;
@@ -23,6 +26,7 @@ const update = async () => {
       const focused = document.activeElement;
       for (const part of ["header", "main"]) become(...[document, page].map((one) => one.querySelector(part)));
       if (focused?.isConnected === false) [...document.links].find((link) => link.href === focused.href)?.focus();
+      alive();
     } catch (error) {
       lost();
     }
@@ -60,19 +64,72 @@ const key = (node) => {
   return [node.nodeName, node.id, link?.getAttribute("href")].join(" ");
 };
 
-const lost = () => {
-  const live = document.getElementById("live");
-  if (live) live.textContent = "Connection lost: this page may be outdated";
+// Filters apply at once. What is typed is kept: the page does not load again.
+let typing;
+const apply = () => {
+  const filled = [...new FormData(document.getElementById("filter"))].filter(([, value]) => value !== "");
+  history.replaceState(null, "", "?" + new URLSearchParams(filled));
+  update();
+};
+addEventListener("input", ({ target }) => {
+  if (!target.closest("#filter")) return;
+  clearTimeout(typing);
+  typing = setTimeout(apply, target.matches("select") ? 0 : 200);
+});
+addEventListener("submit", (event) => {
+  if (event.target.id !== "filter") return;
+  event.preventDefault();
+  apply();
+});
+addEventListener("popstate", update);
+addEventListener("keydown", (event) => {
+  if (event.key !== "/" || event.ctrlKey || event.metaKey || event.target.matches("input, select, textarea")) return;
+  event.preventDefault();
+  document.querySelector("#filter [name=q]")?.focus();
+});
+
+// Times relative to now, in the units of the server.
+const units = [[172800, 86400, "d"], [3600, 3600, "h"], [60, 60, "min"], [0, 1, "s"]];
+const relative = (seconds) => {
+  const [, unit, word] = units.find(([least]) => Math.abs(seconds) >= least);
+  const text = Math.floor(Math.abs(seconds) / unit) + " " + word;
+  return seconds < 0 ? "in " + text : text + " ago";
+};
+const refresh = () => {
+  for (const time of document.querySelectorAll("time")) {
+    time.textContent = relative(Math.round((Date.now() - Date.parse(time.dateTime)) / 1000));
+  }
 };
 
-// The server closes each connection after a while, and the browser opens another.
-let losing;
+// The server says every few seconds that its audit runs. A page that does not hear from it is marked.
+let heard = Date.now();
+const icon = (of = document) => of.querySelector("link[rel=icon]");
+const alive = () => {
+  heard = Date.now();
+  if (root.classList.contains("lost")) {
+    root.classList.remove("lost");
+    update();
+  }
+};
+const lost = () => {
+  const live = document.getElementById("live");
+  if (!live) return;
+  const at = new Date(heard).toLocaleTimeString([], { hour12: false });
+  live.textContent = "not live since " + at + ": this page may be outdated";
+  if (root.classList.contains("lost")) return;
+  root.classList.add("lost");
+  document.title = "(not live) " + document.title;
+  icon().href = icon().href.replace(/%23[0-9a-f]{6}/, "%238c959f");
+};
+setInterval(() => {
+  if (Date.now() - heard > 12000) lost();
+  else refresh();
+}, 1000);
+
 const events = new EventSource("events");
-events.addEventListener("open", () => {
-  clearTimeout(losing);
-  losing = undefined;
-});
 events.addEventListener("changed", update);
-events.addEventListener("error", () => {
-  losing ??= setTimeout(lost, 5000);
+events.addEventListener("alive", ({ data }) => {
+  const time = document.querySelector("#live time");
+  if (time) time.dateTime = data;
+  alive();
 });

@@ -1,6 +1,7 @@
 use std::sync::Arc;
 
 use super::*;
+use crate::audit::ended::KEPT;
 use crate::{
     audit::result::Ended,
     model::{
@@ -13,6 +14,7 @@ use crate::{
 
 fn context() -> PageContext {
     PageContext {
+        cluster: "prod".into(),
         at: "2026-11-23T10:00:00Z".parse().unwrap(),
         began: "2026-11-23T08:00:00Z".parse().unwrap(),
         changed: Some("2026-11-23T09:58:57Z".parse().unwrap()),
@@ -41,7 +43,11 @@ fn owned() -> AuditResult {
     critical.severity = Some(Severity::Critical);
     critical.since = Some(context().at.saturating_sub(KEPT * 2).unwrap());
     results.push(critical);
-    audit(results, Vec::new(), 1)
+    AuditResult { teams: [("shop".into(), "checkout".into())].into(), ..audit(results, Vec::new(), 1) }
+}
+
+fn view(view: View) -> PageQuery {
+    PageQuery { view, ..PageQuery::default() }
 }
 
 fn names(result: &AuditResult, query: &PageQuery) -> Vec<String> {
@@ -62,8 +68,15 @@ fn rules_show_their_object_counts() {
     let mut result = owned();
     let counts = RuleCounts { applicable: 6, failing: 2, excused: 1, error: 0 };
     result.policies[0].objects.insert("deny_latest".to_owned(), counts);
-    let page = html(&result, &PageQuery::default());
-    assert!(page.contains("<li>deny_latest: 2 of 6 objects, 1 excused</li>"), "{page}");
+    let of = |query: &PageQuery| html(&result, query);
+    let rules = of(&view(View::Rules));
+    assert!(rules.contains("data-label=\"Failing\">2 </td>") && rules.contains("data-label=\"Share\">33 %</td>"), "{rules}");
+    let rule = of(&PageQuery { rule: Some("image/deny_latest".to_owned()), ..view(View::Rules) });
+    assert!(rule.contains("In the whole audit: 2 of 6 objects, 1 excused"), "{rule}");
+    // How many objects of a namespace a rule applies to is not known.
+    let filtered = of(&PageQuery { namespace: Some("shop".to_owned()), ..view(View::Rules) });
+    assert!(!filtered.contains(" %</td>"), "{filtered}");
+    assert!(of(&view(View::Coverage)).contains("<li>deny_latest: 2 of 6 objects, 1 excused</li>"));
 }
 
 #[test]
@@ -85,7 +98,17 @@ fn filters_select_results() {
     assert_eq!(query(|query| &mut query.namespace, "-"), [""; 0]);
     assert_eq!(query(|query| &mut query.severity, "critical"), ["settings"]);
     assert_eq!(query(|query| &mut query.severity, "none").len(), 2);
-    assert_eq!(query(|query| &mut query.policy, "other"), [""; 0]);
+    assert_eq!(query(|query| &mut query.rule, "other"), [""; 0]);
+    for rule in ["image", "image/deny_latest", "deny_latest", "im*"] {
+        assert!(query(|query| &mut query.rule, rule).starts_with(&["web-1".to_owned(), "web-2".to_owned()]), "{rule}");
+    }
+    assert_eq!(query(|query| &mut query.kind, "Deployment.apps"), ["web-1", "web-2"]);
+    assert_eq!(query(|query| &mut query.kind, "Pod"), [""; 0]);
+    assert_eq!(query(|query| &mut query.team, "checkout"), ["web-1", "web-2"]);
+    assert_eq!(query(|query| &mut query.team, "-"), ["settings"]);
+    for (since, expected) in [("24h", 2), ("15m", 2), ("3d", 3), ("never", 3)] {
+        assert_eq!(query(|query| &mut query.since, since).len(), expected, "{since}");
+    }
     assert_eq!(query(|query| &mut query.q, "TAG web-2"), ["web-2"]);
     assert_eq!(query(|query| &mut query.q, "ConfigMap LARGE"), ["settings"]);
     assert_eq!(query(|query| &mut query.q, "deployment"), [""; 0]);
@@ -100,6 +123,15 @@ fn links_keep_the_filters() {
     let query = PageQuery { q: Some("a&b <c>".to_owned()), page: Some(3), ..PageQuery::default() };
     assert_eq!(query.with(|query| query.severity = Some("high".to_owned())), "?severity=high&q=a%26b+%3Cc%3E");
     assert_eq!(query.with(|query| query.page = Some(2)), "?q=a%26b+%3Cc%3E&page=2");
+    assert_eq!(query.to(View::Rules).url(), "?view=rules&q=a%26b+%3Cc%3E");
+    for view in View::ALL {
+        let page = html(&owned(), &PageQuery { view, namespace: Some("shop".to_owned()), ..PageQuery::default() });
+        let tabs = View::ALL.map(|other| PageQuery { view: other, namespace: Some("shop".to_owned()), ..query.clone() });
+        for tab in tabs {
+            let url = PageQuery { q: None, page: None, ..tab }.url().replace('&', "&amp;");
+            assert!(page.contains(&format!("href=\"{url}\"")), "{url} in {view:?}");
+        }
+    }
 }
 
 #[test]
@@ -112,12 +144,16 @@ fn a_restricted_page_shows_nothing_of_other_places() {
     let places = |names: &[Option<&str>]| names.iter().map(|name| name.map(Arc::from)).collect::<Places>();
     assert_eq!(*page.places(), places(&[None, Some("bank"), Some("blog"), Some("shop")]));
     let restricted = page.restricted_to(&places(&[Some("shop")]));
-    let text = restricted.html(&PageQuery::default(), Some("reader"));
-    assert!(text.contains("2 failures in 2 of") && text.contains("are left out") && text.contains("reader"), "{text}");
-    assert!(!text.contains("blog") && !text.contains("settings") && !text.contains("bank"), "{text}");
+    for view in View::ALL {
+        let text = restricted.html(&PageQuery { view, ..PageQuery::default() }, Some("reader"));
+        assert!(text.contains("2 failures") && text.contains("reader"), "{text}");
+        assert!(!text.contains("blog") && !text.contains("settings") && !text.contains("bank"), "{text}");
+    }
+    let text = restricted.html(&view(View::Coverage), None);
+    assert!(text.contains("are left out"), "{text}");
     assert_eq!(restricted.entries(&PageQuery::default()).count(), 2);
     let cluster = page.restricted_to(&places(&[None])).html(&PageQuery::default(), None);
-    assert!(cluster.contains("1 fail") && !cluster.contains("shop"), "{cluster}");
+    assert!(cluster.contains("1 failure") && !cluster.contains("shop") && !cluster.contains("checkout"), "{cluster}");
 }
 
 #[test]
@@ -127,9 +163,11 @@ fn long_tables_have_pages() {
         entry(map, "image", "deny_latest", Outcome::Fail, "no tag")
     });
     let result = audit(entries.collect(), Vec::new(), 0);
-    let rows =
-        |page| html(&result, &PageQuery { page: Some(page), ..PageQuery::default() }).matches("<tr class=").count();
-    assert_eq!([1, 2, 3, 4, usize::MAX, 0].map(rows), [100, 100, 50, 50, 50, 100]);
+    let rows = |page| {
+        let query = PageQuery { page: Some(page), ..view(View::Objects) };
+        html(&result, &query).matches("<span class=\"kind\">").count()
+    };
+    assert_eq!([1, 2, 5, 6, usize::MAX, 0].map(rows), [50, 50, 50, 50, 50, 50]);
 }
 
 #[test]
@@ -141,16 +179,23 @@ fn an_object_with_many_results_has_pages() {
         let object = Some("ConfigMap/shop/many".to_owned());
         html(&result, &PageQuery { object, page: Some(page), ..PageQuery::default() })
     };
-    assert_eq!([1, 2, 3, 4].map(|page| view(page).matches("<article").count()), [50, 50, 20, 20]);
+    assert_eq!([1, 2, 3, 4].map(|page| view(page).matches("<li><details").count()), [50, 50, 20, 20]);
     assert!(view(1).contains("120 results") && view(2).contains("object=ConfigMap%2Fshop%2Fmany&amp;page=3"));
 }
 
 #[test]
 fn foreign_text_is_escaped() {
-    for query in
-        [PageQuery::default(), PageQuery { q: Some("\"><script>alert(1)</script>".to_owned()), ..PageQuery::default() }]
-    {
-        let html = html(&hostile(), &query);
+    let hostile = hostile();
+    let script = Some("\"><script>alert(1)</script>".to_owned());
+    let objects = hostile.results.iter().map(|entry| owners::name(owners::of(entry)));
+    let queries = View::ALL.into_iter().flat_map(|view| {
+        let plain = PageQuery { view, ..PageQuery::default() };
+        let searched = PageQuery { q: script.clone(), namespace: script.clone(), rule: script.clone(), ..plain.clone() };
+        [plain, searched]
+    });
+    let objects = objects.map(|object| PageQuery { object: Some(object), ..PageQuery::default() });
+    for query in queries.chain(objects) {
+        let html = html(&hostile, &query);
         assert_eq!(html.matches("<script").count(), 1, "{html}");
         assert!(!html.contains('\u{1b}') && !html.contains('\u{202e}'), "{html}");
     }
@@ -160,26 +205,26 @@ fn foreign_text_is_escaped() {
 fn clean_and_incomplete_pages_differ() {
     let clean = audit(Vec::new(), Vec::new(), 3);
     let text = html(&clean, &PageQuery::default());
-    assert!(text.contains("Everything in scope is checked.") && text.contains(">complete<"), "{text}");
+    assert!(text.contains("Everything in scope is checked by") && text.contains("live · everything checked"), "{text}");
     let gaps = html(&cluster_with_gaps(), &PageQuery::default());
-    assert!(gaps.contains("Not everything is checked.") && gaps.contains(">incomplete<"), "{gaps}");
+    assert!(gaps.contains("not checked.") && gaps.contains(">incomplete: "), "{gaps}");
     for context in [PageContext { waiting: 7, ..context() }, PageContext { syncing: Some((2, 9)), ..context() }] {
         let text = Page::new(clean.clone(), context).html(&PageQuery::default(), None);
-        assert!(!text.contains("clean") && !text.contains("Everything") && !text.contains(">complete<"), "{text}");
-        assert!(text.contains("checking: 7 objects to go") || text.contains("2 of 9 lists read"), "{text}");
+        assert!(!text.contains("clean") && !text.contains("Everything") && !text.contains("everything checked"), "{text}");
+        assert!(text.contains("checking: 7 objects to go") || text.contains("starting: 2 of 9 kinds read"), "{text}");
     }
 }
 
 #[test]
-fn the_trust_section_shows_gate_changes_and_gaps() {
-    let text = html(&clean(), &PageQuery::default());
-    assert!(text.contains("<dt>Initial sync</dt><dd>done</dd>") && text.contains(", 1m 3s before this page"), "{text}");
+fn the_coverage_shows_gate_changes_and_gaps() {
+    let text = html(&clean(), &view(View::Coverage));
+    assert!(text.contains("<dt>Initial sync</dt><dd>done</dd>") && text.contains(">1 min ago</time>"), "{text}");
     assert!(text.contains("revision <code title=\"1780961d\">1780961d</code>"), "{text}");
     let mut shut = PageContext { syncing: Some((2, 9)), changed: None, ..context() };
     shut.problems.push("newer policies are not in force: policies/a.rego:3: unsafe variable".to_owned());
     let mut gaps = cluster_with_gaps();
     gaps.refused = vec![Problem { line: 7, ..Problem::refused(&"policies/b.rego".into(), "no such function: nope") }];
-    let text = Page::new(gaps, shut).html(&PageQuery::default(), None);
+    let text = Page::new(gaps, shut).html(&view(View::Coverage), None);
     for words in [
         "in progress: 2 of 9 lists read",
         "none yet",
@@ -204,4 +249,47 @@ fn json_contains_the_results_of_the_view() {
     assert_eq!((all["results"].as_array().unwrap().len(), &all["summary"]["fail"]), (3, &2.into()));
     let object = json(&PageQuery { object: Some("ConfigMap/blog/settings".to_owned()), ..PageQuery::default() });
     assert_eq!(object["results"][0]["message"], "large & <b>bold</b>");
+    let csv = Page::new(owned(), context()).csv(&PageQuery { namespace: Some("shop".to_owned()), ..view(View::Rules) });
+    let csv = String::from_utf8(csv.unwrap()).unwrap();
+    assert!(csv.lines().count() == 3 && csv.contains("web-2") && !csv.contains("settings"), "{csv}");
+}
+
+#[test]
+fn many_changes_of_one_rule_are_a_group() {
+    let at = context().at;
+    let failing = |number: usize, namespace: &str, rule: &str| {
+        let map = resource("v1", "ConfigMap", namespace, &format!("m{number}"));
+        Entry { since: Some(at), ..entry(map, "image", rule, Outcome::Fail, "no tag") }
+    };
+    let many = (0..6).map(|number| failing(number, "shop", "deny_latest"));
+    let few = (0..5).map(|number| failing(number, "blog", "deny_latest"));
+    let mut result = audit(many.chain(few).collect(), Vec::new(), 0);
+    result.ended = vec![Ended { at, entry: failing(9, "shop", "deny_size") }];
+    let page = Page::new(result, context());
+    let query = view(View::Changes);
+    let selection = Selection::new(&page, &query);
+    let sizes: Vec<(bool, usize)> =
+        selection.changes().iter().map(|change| (change.resolved, change.entries.len())).collect();
+    assert_eq!(sizes.iter().filter(|size| **size == (false, 1)).count(), 5, "{sizes:?}");
+    assert!(sizes.contains(&(false, 6)) && sizes.contains(&(true, 1)) && sizes.len() == 7, "{sizes:?}");
+    let text = page.html(&query, None);
+    assert!(text.contains(">6 violations in shop</a>") && text.contains("11 new, 1 resolved"), "{text}");
+}
+
+#[test]
+fn a_namespace_has_its_numbers_everywhere() {
+    let query = |view| PageQuery { namespace: Some("blog".to_owned()), ..self::view(view) };
+    let overview = html(&owned(), &query(View::Overview));
+    assert!(overview.contains("1 warning in 1 object") && !overview.contains("no tag"), "{overview}");
+    let namespaces = html(&owned(), &query(View::Namespaces));
+    assert!(namespaces.contains("1 namespace with results") && !namespaces.contains("href=\"?view=objects&amp;namespace=shop"));
+}
+
+#[test]
+fn numbers_of_severities_are_in_order() {
+    let page = Page::new(owned(), context());
+    let query = PageQuery::default();
+    let selection = Selection::new(&page, &query);
+    let places: Vec<&str> = selection.namespaces().iter().map(|row| row.place).collect();
+    assert_eq!(places, ["blog", "shop"], "one critical violation is more than two without severity");
 }

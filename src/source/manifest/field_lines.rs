@@ -267,6 +267,11 @@ fn child(
     Some(LocatedChild { key: name, line, key_place, column, node: node(parser, value, depth + 1)? })
 }
 
+/// Splits the path of a field, such as `spec.containers[0].image`, into its keys.
+pub(crate) fn field_keys(field: &str) -> Vec<&str> {
+    keys(field).into_iter().map(|key| key.0).collect()
+}
+
 /// Splits the name of a field.
 pub(super) fn keys(field: &str) -> Vec<FieldKey<'_>> {
     let (mut keys, mut rest) = (Vec::new(), field);

@@ -54,14 +54,14 @@ async fn pictures_show_the_example() {
     let origin = format!("http://{}/", kaudit.page().await);
     let browser = Browser::open(1_100, true);
     browser.go(&origin);
-    browser.until("document.querySelector('header span').innerText === 'complete'");
-    browser.until("document.querySelector('#owners').innerText.includes('log-agent')");
+    browser.until("document.querySelector('header .state').innerText === 'live · everything checked'");
+    browser.until("document.querySelector('main').innerText.includes('log-agent')");
 
     // One violation is fixed and another appears while the page is open.
     plane.kubectl(&["-n", "shop", "delete", "cronjob", "cleanup"]).await.unwrap();
-    browser.until("document.querySelector('#changes').innerText.includes('cleanup')");
+    browser.until("document.querySelector('main').innerText.includes('cleanup')");
     let text = browser.text();
-    for words in ["complete", "Status", "Initial sync", "Last change", "resolved", "critical", "blog", "comments"] {
+    for words in ["everything checked", "Status", "Namespaces", "Rules", "resolved", "critical", "blog", "shop"] {
         assert!(text.contains(words), "{words} in {text}");
     }
     for (name, scheme, width) in [("page", "light", 960), ("page-dark", "dark", 960), ("phone", "light", 390)] {

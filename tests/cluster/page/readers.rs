@@ -98,9 +98,8 @@ async fn readers_see_what_they_may_list() {
         assert!(!html.contains("marked second") && !html.contains("/second</a>"), "{path}: {html}");
         assert_eq!(path.contains(&bank), html.contains(&bank), "only requested text is echoed: {html}");
     }
-    assert!(
-        view(address, "/", &some).1.contains("are left out") && !view(address, "/", &all).1.contains("are left out")
-    );
+    let coverage = |token: &str| view(address, "/?view=coverage", token).1;
+    assert!(coverage(&some).contains("are left out") && !coverage(&all).contains("are left out"));
 
     // An unknown reader gets the sign-in form; a reader without access gets the reason, also for the event stream.
     for path in ["/", "/?format=json", "/events"] {
@@ -115,8 +114,8 @@ async fn readers_see_what_they_may_list() {
     // Sign in with the token, and sign out.
     let browser = Browser::open(1_200, true);
     let origin = format!("http://{address}");
-    browser.go(&format!("{origin}/?q=first"));
-    for (token, then) in [("made-up", "[role=alert]"), (&some, "#owners")] {
+    browser.go(&format!("{origin}/?view=objects&q=first"));
+    for (token, then) in [("made-up", "[role=alert]"), (&some, ".objects")] {
         assert_eq!(browser.accessibility_violations(), json!([]));
         browser.until("document.activeElement.type === 'password'");
         browser.press(token);
@@ -129,11 +128,11 @@ async fn readers_see_what_they_may_list() {
             browser.text()
         );
     }
-    assert!(browser.url().ends_with("/?q=first"), "{}", browser.url());
+    assert!(browser.url().ends_with("/?view=objects&q=first"), "{}", browser.url());
     assert_eq!(browser.evaluate("return [document.cookie, localStorage.length]"), json!(["", 0]), "no script has it");
     assert_eq!(browser.accessibility_violations(), json!([]));
     plane.apply(&marked("v1", "ConfigMap", &shop, "first-more", &shop)).await.unwrap();
-    browser.until("document.querySelectorAll('#owners tbody tr').length === 2");
+    browser.until("document.querySelectorAll('.objects > li').length === 2");
     browser.evaluate("document.querySelector('form[action=logout] button').click()");
     browser.until("document.querySelector('input[type=password]')");
 

@@ -1,0 +1,173 @@
+//! The document around each view: the header with the state of the audit, the navigation, and the filter.
+
+use maud::{Markup, html};
+
+use super::{
+    Page, PageContext,
+    document::{document, sign_out},
+    parts::{choice, time, url_choice},
+    query::{NONE, PageQuery, View, place},
+    selection::{Selection, SeverityCounts},
+};
+use crate::{
+    model::verdict::{Outcome, Severity},
+    output::{
+        safe::shown_line,
+        style::{Paint, count},
+        summary::gap_lines,
+    },
+};
+
+/// Periods in the filter, as in a query and as people read them.
+const PERIODS: [(&str, &str); 5] =
+    [("15m", "15 minutes"), ("1h", "1 hour"), ("24h", "24 hours"), ("7d", "7 days"), ("30d", "30 days")];
+
+/// The state of the audit, as the page shows it.
+pub(super) enum PageState {
+    /// The initial sync is in progress: how many kinds have been read, of how many.
+    Starting(usize, usize),
+    /// So many objects wait for evaluation.
+    Waiting(usize),
+    /// So many things were not checked.
+    Incomplete(usize),
+    Live,
+}
+
+impl PageState {
+    pub(super) fn of(page: &Page) -> Self {
+        match page.context {
+            PageContext { syncing: Some((read, all)), .. } => Self::Starting(read, all),
+            PageContext { waiting: waiting @ 1.., .. } => Self::Waiting(waiting),
+            _ if !page.result.complete => {
+                Self::Incomplete(gap_lines(&page.result, Paint(false)).len() + page.context.problems.len())
+            }
+            _ => Self::Live,
+        }
+    }
+
+    fn class(&self) -> &'static str {
+        match self {
+            Self::Starting(..) | Self::Waiting(_) => "wait",
+            Self::Incomplete(_) => "error",
+            Self::Live => "pass",
+        }
+    }
+
+    /// Returns the colour of the icon in the browser's tab.
+    fn colour(&self) -> &'static str {
+        match self {
+            Self::Starting(..) | Self::Waiting(_) => "8c959f",
+            Self::Incomplete(_) => "8250df",
+            Self::Live => "2da44e",
+        }
+    }
+
+    fn text(&self) -> String {
+        match self {
+            Self::Starting(read, all) => format!("starting: {read} of {all} kinds read"),
+            Self::Waiting(objects) => format!("checking: {} to go", count(*objects, "object")),
+            Self::Incomplete(0) => "incomplete".to_owned(),
+            Self::Incomplete(gaps) => format!("incomplete: {} not checked", count(*gaps, "part")),
+            Self::Live => "live · everything checked".to_owned(),
+        }
+    }
+}
+
+/// Returns the document of a view; `title` replaces the counts in its title.
+pub(super) fn document_of(
+    selection: &Selection<'_>,
+    title: Option<&str>,
+    reader: Option<&str>,
+    content: &Markup,
+) -> Markup {
+    let page = selection.page;
+    let state = PageState::of(page);
+    let counts = headline(selection);
+    let cluster = &page.context.cluster;
+    let names = [Some(title.map_or(counts, shown_line)), Some(shown_line(cluster)).filter(|name| !name.is_empty())];
+    let title = names.into_iter().flatten().collect::<Vec<_>>().join(" · ");
+    document(&title, state.colour(), Some(&header(selection, &state, reader)), content)
+}
+
+/// Returns the cluster, the state and the time of the result, the user who has signed in, and the navigation.
+fn header(selection: &Selection<'_>, state: &PageState, reader: Option<&str>) -> Markup {
+    let page = selection.page;
+    let attention = page.result.exceptions.iter().filter(|exception| !exception.message.is_empty()).count();
+    html! {
+        @if !page.context.cluster.is_empty() { span.cluster { (shown_line(&page.context.cluster)) } }
+        @if let Some(scope) = scope(page) { span.note { (scope) } }
+        a.state.(state.class()) href=(selection.query.to(View::Coverage).url()) { (state.text()) }
+        span #live.note role="status" { "updated " (time(page.context.at, page.context.at)) }
+        @if let Some(reader) = reader { span.reader { (shown_line(reader)) " " (sign_out()) } }
+        nav.views aria-label="Views" {
+            @for view in View::ALL {
+                a href=(selection.query.to(view).url())
+                    aria-current=[(view == selection.query.view && selection.query.object.is_none()).then_some("page")] {
+                    (view.title())
+                    @if view == View::Exceptions && attention > 0 { " " b.count title="need attention" { (attention) } }
+                }
+            }
+        }
+    }
+}
+
+/// Returns the namespaces of the audit if it does not cover the whole cluster.
+fn scope(page: &Page) -> Option<String> {
+    let scope = page.result.scope.as_ref()?;
+    (!scope.namespaces.is_empty()).then(|| format!("only {}", shown_line(&scope.namespaces.join(", "))))
+}
+
+/// Returns the counts of a selection in a few words, for the title.
+fn headline(selection: &Selection<'_>) -> String {
+    let critical = selection.violations().filter(|entry| entry.severity == Some(Severity::Critical)).count();
+    let critical = if critical > 0 { format!("({critical} critical) ") } else { String::new() };
+    format!("{critical}{}", counts(selection))
+}
+
+/// Returns the counts of a selection: `152 failures, 79 warnings`.
+pub(super) fn counts(selection: &Selection<'_>) -> String {
+    let numbers = [(Outcome::Fail, "failure"), (Outcome::Warn, "warning"), (Outcome::Error, "error")];
+    let numbers = numbers.map(|(outcome, noun)| (selection.outcomes(outcome), noun));
+    let counted: Vec<String> =
+        numbers.into_iter().filter(|(number, _)| *number > 0).map(|(number, noun)| count(number, noun)).collect();
+    if counted.is_empty() { "no violations".to_owned() } else { counted.join(", ") }
+}
+
+/// Returns the form that selects results, and the selected values as links that remove them.
+pub(super) fn filter(selection: &Selection<'_>) -> Markup {
+    let Selection { page, query, .. } = selection;
+    let results = &page.result.results;
+    let namespaces = distinct(results.iter().map(place));
+    let teams: Vec<&str> = distinct(page.result.teams.values().map(|team| &**team));
+    let kinds: Vec<String> = distinct(results.iter().map(super::query::owner_kind));
+    let kinds: Vec<&str> = kinds.iter().map(String::as_str).collect();
+    let rules = distinct(results.iter().map(|entry| entry.rule_id.as_deref().unwrap_or(&entry.policy)));
+    let counts = SeverityCounts::of(results);
+    let severities: Vec<&str> =
+        counts.iter().filter(|(_, number)| *number > 0).map(|(known, _)| super::query::severity(known)).collect();
+    html! {
+        form #filter method="get" role="search" {
+            @if query.view != View::Overview { input type="hidden" name="view" value=(query.view.word()); }
+            label { "Search " input type="search" name="q" value=[query.q.as_deref()] autocomplete="off"; }
+            (choice("Namespace", "namespace", &namespaces, query.namespace.as_deref()))
+            @if !teams.is_empty() { (choice("Team", "team", &teams, query.team.as_deref())) }
+            (choice("Severity", "severity", &severities, query.severity.as_deref()))
+            (choice("Rule", "rule", &rules, query.rule.as_deref()))
+            (choice("Kind", "kind", &kinds, query.kind.as_deref()))
+            (url_choice("New within", "since", &PERIODS, query.since.as_deref()))
+            button { "Apply" }
+            @if !query.filters().is_empty() {
+                a href=(PageQuery { view: query.view, ..PageQuery::default() }.url()) { "Show all" }
+            }
+        }
+    }
+}
+
+fn distinct<T: Ord>(values: impl Iterator<Item = T>) -> Vec<T> {
+    values.collect::<std::collections::BTreeSet<T>>().into_iter().collect()
+}
+
+/// Returns the name of a namespace or team as people read it.
+pub(super) fn shown_place(place: &str) -> String {
+    if place == NONE { "(cluster-scoped)".to_owned() } else { shown_line(place) }
+}

@@ -1,0 +1,230 @@
+//! The query in the URL of a view, which selects its results.
+
+use std::time::Duration;
+
+use memchr::memmem::Finder;
+use serde::{Deserialize, Deserializer};
+
+use super::Page;
+use crate::{
+    audit::result::Entry,
+    judge::rule_pattern::RulePattern,
+    model::{text, verdict::Severity},
+};
+
+/// A view of the page.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the names say all")]
+pub enum View {
+    #[default]
+    Overview,
+    Namespaces,
+    Rules,
+    Objects,
+    Changes,
+    Exceptions,
+    Coverage,
+}
+
+impl View {
+    /// All of them, in the order of the navigation.
+    pub(super) const ALL: [Self; 7] = [
+        Self::Overview,
+        Self::Namespaces,
+        Self::Rules,
+        Self::Objects,
+        Self::Changes,
+        Self::Exceptions,
+        Self::Coverage,
+    ];
+
+    /// Returns the value of `view` in a URL.
+    pub(super) fn word(self) -> &'static str {
+        match self {
+            Self::Overview => "overview",
+            Self::Namespaces => "namespaces",
+            Self::Rules => "rules",
+            Self::Objects => "objects",
+            Self::Changes => "changes",
+            Self::Exceptions => "exceptions",
+            Self::Coverage => "coverage",
+        }
+    }
+
+    /// Returns the title.
+    pub(super) fn title(self) -> &'static str {
+        match self {
+            Self::Overview => "Overview",
+            Self::Namespaces => "Namespaces",
+            Self::Rules => "Rules",
+            Self::Objects => "Objects",
+            Self::Changes => "Changes",
+            Self::Exceptions => "Exceptions",
+            Self::Coverage => "Coverage",
+        }
+    }
+}
+
+/// The query of a URL of the page.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub struct PageQuery {
+    /// The view; unknown names select the overview.
+    #[serde(deserialize_with = "view")]
+    pub view: View,
+    /// Only results in this namespace; `-` selects cluster-scoped objects.
+    #[serde(deserialize_with = "filled")]
+    pub namespace: Option<String>,
+    /// Only results in namespaces of this team; `-` selects those without a team.
+    #[serde(deserialize_with = "filled")]
+    pub team: Option<String>,
+    /// Only results of this rule: `POLICY/RULE`, or a policy, a rule or an id alone, as for `--skip-rule`.
+    #[serde(deserialize_with = "filled", alias = "policy")]
+    pub rule: Option<String>,
+    /// Only results of objects of this kind, as `Kind.group`.
+    #[serde(deserialize_with = "filled")]
+    pub kind: Option<String>,
+    /// Only results of this severity; `none` selects those without a severity.
+    #[serde(deserialize_with = "filled")]
+    pub severity: Option<String>,
+    /// Only results that were first seen within this duration, such as `24h`.
+    #[serde(deserialize_with = "filled")]
+    pub since: Option<String>,
+    /// Words that must all occur in the object's name, the rule or the message.
+    #[serde(deserialize_with = "filled")]
+    pub q: Option<String>,
+    /// The page of a long table, from 1.
+    pub page: Option<usize>,
+    /// One object, as `Kind.group/namespace/name`.
+    #[serde(deserialize_with = "filled")]
+    pub object: Option<String>,
+    /// `json` or `csv` instead of HTML.
+    #[serde(deserialize_with = "filled")]
+    pub format: Option<String>,
+}
+
+/// The value of `namespace` for cluster-scoped objects, and of `team` for namespaces without one.
+pub(super) const NONE: &str = "-";
+/// The value of `severity` for results without a severity.
+pub(super) const NO_SEVERITY: &str = "none";
+
+impl PageQuery {
+    /// Returns a predicate that selects results of a page. A duration that cannot be read selects all.
+    pub(super) fn filter<'q>(&'q self, page: &'q Page) -> impl FnMut(&Entry) -> bool + 'q {
+        let is = |wanted: &Option<String>, value: &str| wanted.as_deref().is_none_or(|wanted| wanted == value);
+        let rule = self.rule.as_deref().map(RulePattern::new);
+        let kind = self.kind.as_deref();
+        let since = self.since().and_then(|period| page.context.at.checked_sub(period).ok());
+        let words = self.q.as_deref().unwrap_or_default().to_lowercase();
+        let words: Vec<Finder<'_>> = words.split_whitespace().map(|word| Finder::new(word).into_owned()).collect();
+        // One buffer, reused for all results.
+        let mut text = String::new();
+        move |entry| {
+            is(&self.namespace, place(entry))
+                && (self.team.is_none() || is(&self.team, page.team(entry).unwrap_or(NONE)))
+                && is(&self.severity, severity(entry.severity))
+                && kind.is_none_or(|kind| owner_kind(entry) == kind)
+                && rule.as_ref().is_none_or(|rule| {
+                    rule.matches_ids(&entry.policy, &entry.rule, entry.rule_id.as_deref().into_iter())
+                })
+                && since.is_none_or(|since| entry.since.is_some_and(|first| first >= since))
+                && (words.is_empty() || {
+                    write_searched(entry, &mut text);
+                    words.iter().all(|word| word.find(text.as_bytes()).is_some())
+                })
+        }
+    }
+
+    /// Returns the duration of `since`; `None` if there is none, or if it cannot be read.
+    pub(super) fn since(&self) -> Option<Duration> {
+        let text = self.since.as_deref()?;
+        let days = text.strip_suffix('d').and_then(|days| days.parse::<u32>().ok());
+        match days {
+            Some(days) => Some(Duration::from_hours(24 * u64::from(days))),
+            None => text::duration(text).ok(),
+        }
+    }
+
+    /// Returns the names and values of the filters in force.
+    pub(super) fn filters(&self) -> Vec<(&'static str, &str)> {
+        let Self { namespace, team, rule, kind, severity, since, q, .. } = self;
+        [
+            ("namespace", namespace),
+            ("team", team),
+            ("rule", rule),
+            ("kind", kind),
+            ("severity", severity),
+            ("since", since),
+            ("q", q),
+        ]
+        .into_iter()
+        .filter_map(|(name, value)| Some((name, value.as_deref()?)))
+        .collect()
+    }
+
+    /// Returns the query of another view with the same filters.
+    pub(super) fn to(&self, view: View) -> Self {
+        Self { view, page: None, object: None, ..self.clone() }
+    }
+
+    /// Returns the URL of this view with a change, on its first page.
+    pub(super) fn with(&self, change: impl FnOnce(&mut Self)) -> String {
+        let mut query = self.clone();
+        query.page = None;
+        change(&mut query);
+        query.url()
+    }
+
+    /// Returns the URL of the view, relative to that of the page.
+    pub fn url(&self) -> String {
+        let page = self.page.filter(|page| *page > 1).map(|page| page.to_string());
+        let mut url = form_urlencoded::Serializer::new(String::new());
+        let view = (self.view != View::Overview).then(|| ("view", self.view.word()));
+        let others = [("object", self.object.as_deref()), ("page", page.as_deref())];
+        let others = others.into_iter().filter_map(|(name, value)| Some((name, value?)));
+        for (name, value) in view.into_iter().chain(self.filters()).chain(others) {
+            url.append_pair(name, value);
+        }
+        format!("?{}", url.finish())
+    }
+}
+
+/// Reads a field; `None` if it is empty, because a form sends empty fields as empty strings.
+fn filled<'de, D: Deserializer<'de>>(field: D) -> Result<Option<String>, D::Error> {
+    Ok(Some(String::deserialize(field)?).filter(|text| !text.is_empty()))
+}
+
+fn view<'de, D: Deserializer<'de>>(field: D) -> Result<View, D::Error> {
+    let word = String::deserialize(field)?;
+    Ok(View::ALL.into_iter().find(|view| view.word() == word).unwrap_or_default())
+}
+
+/// Returns the namespace of an entry's object as in a query.
+pub(super) fn place(entry: &Entry) -> &str {
+    entry.resource.namespace.as_deref().unwrap_or(NONE)
+}
+
+/// Returns the kind of the topmost owner of an entry's object, or of the object itself.
+pub(super) fn owner_kind(entry: &Entry) -> String {
+    entry.owner.as_ref().unwrap_or(&entry.resource).kind_with_group()
+}
+
+/// Returns the word for a severity in a query.
+pub(super) fn severity(severity: Option<Severity>) -> &'static str {
+    severity.map_or(NO_SEVERITY, Severity::word)
+}
+
+/// Writes the searchable text of a result, which is the visible text, in lower case.
+fn write_searched(entry: &Entry, text: &mut String) {
+    let Entry { policy, rule, message, resource, owner, .. } = entry;
+    let owner = owner.as_ref().map_or("", |owner| &*owner.name);
+    let namespace = resource.namespace.as_deref().unwrap_or_default();
+    let (kind, name) = (&resource.kind, &resource.name);
+    text.clear();
+    text.extend([kind, " ", namespace, "/", name, " ", owner, " ", policy, "/", rule, " ", message]);
+    if text.is_ascii() {
+        text.make_ascii_lowercase();
+    } else {
+        *text = text.to_lowercase();
+    }
+}

@@ -1,0 +1,38 @@
+//! The views of the page as HTML. maud escapes markup in all text; control characters are escaped before.
+
+mod changes;
+mod coverage;
+mod exceptions;
+mod namespaces;
+mod object;
+mod objects;
+mod overview;
+mod rules;
+
+use maud::{Markup, html};
+
+use super::{
+    layout,
+    owners::OwnerResults,
+    query::View,
+    selection::Selection,
+};
+
+/// Returns the view that the query of a selection names.
+pub(super) fn view(selection: &Selection<'_>, reader: Option<&str>) -> Markup {
+    let content = match selection.query.view {
+        View::Overview => overview::view(selection),
+        View::Namespaces => namespaces::view(selection),
+        View::Rules => rules::view(selection),
+        View::Objects => objects::view(selection),
+        View::Changes => changes::view(selection),
+        View::Exceptions => exceptions::view(selection),
+        View::Coverage => coverage::view(selection),
+    };
+    layout::document_of(selection, None, reader, &html! { (layout::filter(selection)) (content) })
+}
+
+/// Returns the view of one object and its dependents.
+pub(super) fn object(selection: &Selection<'_>, owner: &OwnerResults<'_>, reader: Option<&str>) -> Markup {
+    layout::document_of(selection, Some(&owner.name), reader, &object::view(selection, owner))
+}

@@ -1,0 +1,72 @@
+//! New and resolved violations, the newest first.
+
+use maud::{Markup, html};
+
+use super::super::{
+    layout::shown_place,
+    owners,
+    paging::Pagination,
+    parts::{badge, time},
+    query::{View, place},
+    selection::{ChangeGroup, Selection, period},
+};
+use crate::output::{names::object_name, safe::shown_line, style::count};
+
+/// Number of changes per page.
+const CHANGES: usize = 100;
+
+pub(super) fn view(selection: &Selection<'_>) -> Markup {
+    let changes = selection.changes();
+    let pages = Pagination::of(changes.len(), CHANGES, selection.query);
+    html! {
+        h2 { (title(selection)) }
+        p.note {
+            "Violations that existed before kaudit was installed count as new from its first run. Resolved ones are known since this \
+             process started, " (time(selection.page.context.began, selection.page.context.at)) "."
+        }
+        (list(selection, &changes[pages.shown()]))
+        (pages.links(selection.query))
+    }
+}
+
+/// Returns the numbers of changes and their period.
+pub(super) fn title(selection: &Selection<'_>) -> String {
+    let hours = period(selection.query).as_hours();
+    let minutes = period(selection.query).as_mins();
+    let within = match (hours, minutes) {
+        (0, minutes) => count(usize::try_from(minutes).unwrap_or_default(), "minute"),
+        (1..=48, _) => count(usize::try_from(hours).unwrap_or_default(), "hour"),
+        _ => count(usize::try_from(hours / 24).unwrap_or_default(), "day"),
+    };
+    format!("Last {within}: {} new, {} resolved", selection.new.len(), selection.ended.len())
+}
+
+/// Shows changes.
+pub(super) fn list(selection: &Selection<'_>, changes: &[ChangeGroup<'_>]) -> Markup {
+    html! {
+        @if changes.is_empty() { p { "No changes." } }
+        ul.plain.changes { @for change in changes { @if let Some(first) = change.entries.first() { li {
+            @if change.resolved { b.badge.resolved { "resolved" } } @else { (badge(first)) }
+            div {
+                @if change.entries.len() == 1 {
+                    a href=(super::objects::link(&owners::name(owners::of(first)))) { (object_name(&first.resource, false)) } " "
+                    span { (shown_line(&first.message)) } " "
+                } @else {
+                    a href=(selection.query.to(View::Objects).with(|query| {
+                        query.namespace = Some(place(first).to_owned());
+                        query.rule = Some(rule_of(first));
+                    })) { (count(change.entries.len(), "violation")) " in " (shown_place(place(first))) } " "
+                    span { (shown_line(first.title.as_deref().unwrap_or(&first.rule))) } " "
+                }
+                span.note {
+                    (shown_line(&rule_of(first)))
+                    @if let Some(at) = change.at { ", " (time(at, selection.page.context.at)) }
+                }
+            }
+        } } } }
+    }
+}
+
+fn rule_of(entry: &crate::audit::result::Entry) -> String {
+    entry.rule_id.as_deref().map_or_else(|| format!("{}/{}", entry.policy, entry.rule), str::to_owned)
+}

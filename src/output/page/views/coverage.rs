@@ -1,0 +1,24 @@
+//! What was read and checked, and what was not.
+
+use maud::{Markup, html};
+
+use super::super::{parts::{time, trust}, selection::Selection};
+
+pub(super) fn view(selection: &Selection<'_>) -> Markup {
+    let page = selection.page;
+    let context = &page.context;
+    let problems = context.problems.iter().map(String::as_str);
+    let more = html! {
+        dl {
+            dt { "Initial sync" }
+            dd { @match context.syncing {
+                Some((read, all)) => { "in progress: " (read) " of " (all) " lists read" }
+                None => "done",
+            } }
+            dt { "Last change" }
+            dd { @match context.changed { Some(changed) => (time(changed, context.at)), None => "none yet" } }
+        }
+        @if page.is_restricted { p { "Results in namespaces whose reports you may not list are left out." } }
+    };
+    trust(&page.result, problems, Some(&context.policies), &more)
+}

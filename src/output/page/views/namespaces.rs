@@ -1,0 +1,79 @@
+//! Namespaces with their numbers of violations, the most severe first.
+
+use maud::{Markup, html};
+
+use super::super::{
+    layout::shown_place,
+    paging::Pagination,
+    query::{View, severity},
+    selection::{NamespaceRow, Selection, SeverityCounts},
+};
+use crate::output::{safe::shown_line, style::count};
+
+/// Number of namespaces per page.
+const NAMESPACES: usize = 200;
+
+pub(super) fn view(selection: &Selection<'_>) -> Markup {
+    let rows = selection.namespaces();
+    let pages = Pagination::of(rows.len(), NAMESPACES, selection.query);
+    html! {
+        h2 { (count(rows.len(), "namespace")) " with results or changes" }
+        (table(selection, &rows[pages.shown()]))
+        (pages.links(selection.query))
+    }
+}
+
+/// Shows rows of namespaces.
+pub(super) fn table(selection: &Selection<'_>, rows: &[NamespaceRow<'_>]) -> Markup {
+    let has_teams = rows.iter().any(|row| row.team.is_some());
+    html! {
+        @if rows.is_empty() { p { "No results." } } @else {
+            div.scroll tabindex="0" role="region" aria-label="Namespaces" {
+                table {
+                    thead { tr {
+                        th scope="col" { "Namespace" }
+                        @if has_teams { th scope="col" { "Team" } }
+                        @for (known, _) in SeverityCounts::default().iter() { th.number scope="col" { (label(severity(known))) } }
+                        th.number scope="col" { "Excused" }
+                        th.number scope="col" { "New, resolved" }
+                    } }
+                    tbody { @for row in rows {
+                        @let of = |change: &dyn Fn(&mut super::super::query::PageQuery)| {
+                            selection.query.to(View::Objects).with(|query| {
+                                query.namespace = Some(row.place.to_owned());
+                                change(query);
+                            })
+                        };
+                        tr {
+                            th scope="row" { a href=(of(&|_| ())) { (shown_place(row.place)) } }
+                            @if has_teams { td { (row.team.map_or(String::new(), shown_line)) } }
+                            @for (known, number) in row.counts.iter() {
+                                @let word = severity(known);
+                                td.number data-label=(label(word)) {
+                                    @if number > 0 {
+                                        a.badge.(word) href=(of(&|query| query.severity = Some(word.to_owned()))) { (number) }
+                                    }
+                                }
+                            }
+                            td.number data-label="Excused" { @if row.excused > 0 { (row.excused) } }
+                            td.number data-label="New, resolved" { (delta(row.new, row.resolved)) }
+                        }
+                    } }
+                }
+            }
+        }
+    }
+}
+
+fn label(severity: &str) -> &str {
+    if severity == super::super::query::NO_SEVERITY { "other" } else { severity }
+}
+
+/// Shows numbers of new and resolved violations.
+pub(super) fn delta(new: usize, resolved: usize) -> Markup {
+    html! {
+        @if new > 0 { span.new { "+" (new) } }
+        @if new > 0 && resolved > 0 { " " }
+        @if resolved > 0 { span.resolved { "−" (resolved) } }
+    }
+}

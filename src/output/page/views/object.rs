@@ -1,0 +1,99 @@
+//! One object with its dependents: what to change, each result with its reason, and how to excuse it.
+
+use maud::{Markup, html};
+
+use super::super::{
+    owners::{self, OwnerResults},
+    paging::Pagination,
+    parts::{lines, place, severities, time, words},
+    patch::{is_strategic, patch},
+    query::View,
+    selection::{Selection, SeverityCounts},
+};
+use crate::{
+    audit::result::Entry,
+    model::object::ObjectRef,
+    output::{
+        draft::drafts,
+        names::object_name,
+        rules::RuleCatalog,
+        safe::{shown_line, to_yaml},
+        style::count,
+    },
+};
+
+/// Number of results per page.
+const RESULTS: usize = 50;
+/// Results that are open at first.
+const OPEN: usize = 1;
+
+pub(super) fn view(selection: &Selection<'_>, owner: &OwnerResults<'_>) -> Markup {
+    let pages = Pagination::of(owner.entries.len(), RESULTS, selection.query);
+    let object = owner.entries.iter().find(|entry| owners::name(&entry.resource) == owner.name).map(|entry| &*entry.resource);
+    html! {
+        p { a href=(selection.query.to(View::Objects).url()) { "All objects" } }
+        h2.name { (shown_line(&owner.name)) }
+        @if owner.entries.is_empty() {
+            p { "No results for this object: it was checked and is clean, or it does not exist, or its kind is not checked (see " a href="?view=coverage" { "Coverage" } ")." }
+        } @else {
+            (severities(&SeverityCounts::of(owner.entries.iter().copied()), |_| None))
+        }
+        @if let Some(object) = object { (fix(object, &owner.entries)) }
+        @if pages.last() > 1 { p { (count(owner.entries.len(), "result")) ", the most severe first" } }
+        ul.results {
+            @for (number, entry) in owner.entries[pages.shown()].iter().enumerate() {
+                li { (result(selection, owner, entry, number < OPEN)) }
+            }
+        }
+        (pages.links(selection.query))
+    }
+}
+
+/// Shows the fields to change, as a part of the manifest and as a command.
+fn fix(object: &ObjectRef, entries: &[&Entry]) -> Markup {
+    let Some(patch) = patch(object, entries) else { return Markup::default() };
+    let fragment = to_yaml(&patch).unwrap_or_default();
+    let kind = if is_strategic(object) { "strategic" } else { "merge" };
+    let namespace = object.namespace.as_ref().map_or(String::new(), |namespace| format!(" -n {namespace}"));
+    let name = format!("{}/{}", object.kind_with_group().to_lowercase(), object.name);
+    // The text of a patch is JSON without single quotes that the shell could end at.
+    let json = patch.to_string().replace('\'', "\\u0027");
+    html! {
+        section #fix aria-labelledby="fix-title" {
+            h3 #fix-title { "Fix" }
+            p { "The fields with one correct value; the other results need a decision. In the manifest:" }
+            pre tabindex="0" { (lines(&fragment)) }
+            details {
+                summary { "The same as a command" }
+                p.note { "If the manifest is in a repository, change it there: the next deployment undoes a change of the object alone." }
+                pre tabindex="0" { (lines(&format!("kubectl patch {name}{namespace} --type={kind} -p '{json}'"))) }
+            }
+        }
+    }
+}
+
+/// Shows one result in a line, and everything about it when it is opened.
+fn result(selection: &Selection<'_>, owner: &OwnerResults<'_>, entry: &Entry, open: bool) -> Markup {
+    let page = selection.page;
+    let catalog = RuleCatalog::of(&page.result);
+    html! {
+        details open[open] {
+            summary { (super::objects::result(selection, entry)) }
+            dl {
+                @if owners::name(&entry.resource) != owner.name { dt { "Found in" } dd { (object_name(&entry.resource, true)) } }
+                @if let Some(field) = entry.field() { dt { "Field" } dd { code { (shown_line(field)) } } }
+                @if let Some(since) = entry.since { dt { "Since" } dd { (time(since, page.context.at)) } }
+                @if let Some(about) = catalog.about(&entry.policy, &entry.rule) { (words(about)) }
+                dt { "Rule" } dd { code { (shown_line(&format!("{}/{}", entry.policy, entry.rule))) } ", " code { (place(&entry.source)) } }
+                dt { "Explain" } dd { code { "kubectl kaudit explain " (entry.id) } }
+            }
+            @if let Some(text) = catalog.text(entry) {
+                details { summary { "Source of the rule" } pre tabindex="0" { (lines(text)) } }
+            }
+            @if entry.result.is_violation() && page.result.may_be_excused(entry)
+                && let Ok(draft) = drafts(&page.result, &[entry], page.context.at) {
+                details { summary { "Exception to copy" } pre tabindex="0" { (lines(&draft)) } }
+            }
+        }
+    }
+}
