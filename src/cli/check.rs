@@ -8,7 +8,7 @@ use clap::{
 };
 
 use super::{
-    cluster::{ClusterArgs, ContextsArgs, RecordTarget, RecordingArgs, PageArgs},
+    cluster::{ClusterArgs, ContextsArgs, PageArgs, RecordTarget, RecordingArgs},
     exceptions::ExceptionArgs,
     logging::LogArgs,
     policies::{PolicyArgs, ReadingArgs},

@@ -23,7 +23,7 @@ use crate::{
     cli::{
         self, Cli, Subcommand,
         check::{CheckArgs, CheckMode, Initial, ServingArgs, TimingArgs, WritingArgs},
-        cluster::{ClusterArgs, ContextsArgs, RecordTarget, RecordingArgs, UiAuth, PageArgs},
+        cluster::{ClusterArgs, ContextsArgs, PageArgs, RecordTarget, RecordingArgs, UiAuth},
         diff::DiffArgs,
         explain::ExplainArgs,
         hints, plugin,

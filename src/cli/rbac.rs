@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::{
-    cluster::{ClusterArgs, RecordingArgs, PageArgs},
+    cluster::{ClusterArgs, PageArgs, RecordingArgs},
     policies::ReadingArgs,
     scope::ScopeArgs,
     values::{self, ServiceAccount},

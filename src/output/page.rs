@@ -26,11 +26,11 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 pub(super) use self::file::render;
-use self::{owners::OwnerResults, selection::Selection};
 pub use self::{
     document::{STYLE, refusal, sign_in_page},
     query::{PageQuery, View},
 };
+use self::{owners::OwnerResults, selection::Selection};
 use super::{csv, names::urgency, safe::write_json};
 use crate::audit::{
     exceptions::ExceptionSummary,

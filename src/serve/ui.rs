@@ -104,7 +104,8 @@ pub async fn serve(server: Server, sources: Sources, access: Option<AccessSettin
         tracing::error!("The page is not served: the system has no random numbers");
         return;
     };
-    let serving = connections::serve(server.listener, router(Ui { kept, confirmed, viewed, access, sessions }), shutdown);
+    let serving =
+        connections::serve(server.listener, router(Ui { kept, confirmed, viewed, access, sessions }), shutdown);
     tokio::select! {
         () = serving => {}
         () = following => {}
@@ -331,11 +332,12 @@ mod tests {
         let (mut overview_changed, mut delta_changed) = (overview.subscribe(), delta_recorded.subscribe());
         let answering = tokio::spawn(async move {
             while let Some(Command::Result(ResultQuery { known, answer })) = commands.recv().await {
-                let is_new = [overview_changed.has_changed(), delta_changed.has_changed()].contains(&Ok(true));
+                let is_new = overview_changed.has_changed().is_ok_and(|new| new)
+                    | delta_changed.has_changed().is_ok_and(|new| new);
                 overview_changed.mark_unchanged();
                 delta_changed.mark_unchanged();
                 if known.is_some() && !is_new {
-                    let _ = answer.send(None);
+                    assert!(answer.send(None).is_ok());
                     continue;
                 }
                 count.send_modify(|queries| *queries += 1);
@@ -478,8 +480,8 @@ mod tests {
         pipeline.overview.send_replace(None);
         let event = loop {
             let text = body.frame().await.unwrap().unwrap().into_data().unwrap();
-            // Comments keep the connection alive.
-            if !text.starts_with(b":") {
+            // Comments keep the connection alive, and `alive` confirms that the page is current.
+            if text.starts_with(b"event: changed") {
                 break String::from_utf8(text.to_vec()).unwrap();
             }
         };

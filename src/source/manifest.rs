@@ -31,7 +31,6 @@ use std::{
 use tokio::sync::mpsc;
 use tracing::warn;
 
-pub(crate) use self::{field_lines::field_keys, parse::kind_of};
 use self::{
     chunks::Sizes,
     helm::Templates,
@@ -43,6 +42,7 @@ pub use self::{
     fixes::{FixedLines, FixedObject, ManifestText},
     patch::{ObjectPatch, ResultFix},
 };
+pub(crate) use self::{field_lines::field_keys, parse::kind_of};
 use crate::{
     model::{
         coverage::{NO_OBJECTS, State},

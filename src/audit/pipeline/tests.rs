@@ -539,7 +539,7 @@ async fn several_changes_before_an_evaluation_are_one_from_the_first_state() {
 async fn results_that_depend_on_the_clock_are_evaluated_again() {
     let clock = "package clock\ndeny contains \"late\" if { input.kind == \"Pod\"; time.now_ns() < 0 }\n";
     let settings = PipelineSettings { rejudge_every: Some(Duration::from_millis(200)), ..SETTINGS };
-    let live = Live::start(load(&[("clock.rego", clock)]), settings);
+    let live = Live::start(load(&[("clock.rego", clock)]), settings.clone());
     live.sync(vec![object("Pod", "n", "p", 1, &json!({}))]).await;
     live.until_evaluated(4).await;
     let never = Live::start(load(&[("hosts.rego", UNIQUE_HOST)]), settings);

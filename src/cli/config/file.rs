@@ -15,7 +15,7 @@ use crate::{
     cli::{
         bundles::{BundleArgs, RegistryArgs},
         check::{ServingArgs, WritingArgs},
-        cluster::{ClusterArgs, ContextsArgs, RecordingArgs, PageArgs},
+        cluster::{ClusterArgs, ContextsArgs, PageArgs, RecordingArgs},
     },
     model::spelling::nearest,
     rego::analysis::yaml::{self, YamlContent, YamlDialect, YamlField, YamlNode},

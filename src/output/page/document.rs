@@ -62,7 +62,8 @@ pub(super) fn document(title: &str, colour: &str, header: Option<&Markup>, conte
 
 /// Returns an icon: a disc of this colour.
 pub(super) fn icon(colour: &str) -> String {
-    let disc = "%3Csvg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 16 16'%3E%3Ccircle cx='8' cy='8' r='7' fill='%23";
+    let disc =
+        "%3Csvg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 16 16'%3E%3Ccircle cx='8' cy='8' r='7' fill='%23";
     format!("data:image/svg+xml,{disc}{colour}'/%3E%3C/svg%3E")
 }
 

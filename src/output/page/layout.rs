@@ -141,7 +141,9 @@ pub(super) fn filter(selection: &Selection<'_>) -> Markup {
     let teams: Vec<&str> = distinct(page.result.teams.values().map(|team| &**team));
     let kinds: Vec<String> = distinct(results.iter().map(super::query::owner_kind));
     let kinds: Vec<&str> = kinds.iter().map(String::as_str).collect();
-    let rules = distinct(results.iter().map(|entry| entry.rule_id.as_deref().unwrap_or(&entry.policy)));
+    // A name with control characters cannot be written as it is.
+    let rules = results.iter().map(|entry| entry.rule_id.as_deref().unwrap_or(&entry.policy));
+    let rules = distinct(rules.filter(|rule| shown_line(rule) == **rule));
     let counts = SeverityCounts::of(results);
     let severities: Vec<&str> =
         counts.iter().filter(|(_, number)| *number > 0).map(|(known, _)| super::query::severity(known)).collect();

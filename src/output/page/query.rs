@@ -28,15 +28,8 @@ pub enum View {
 
 impl View {
     /// All of them, in the order of the navigation.
-    pub(super) const ALL: [Self; 7] = [
-        Self::Overview,
-        Self::Namespaces,
-        Self::Rules,
-        Self::Objects,
-        Self::Changes,
-        Self::Exceptions,
-        Self::Coverage,
-    ];
+    pub(super) const ALL: [Self; 7] =
+        [Self::Overview, Self::Namespaces, Self::Rules, Self::Objects, Self::Changes, Self::Exceptions, Self::Coverage];
 
     /// Returns the value of `view` in a URL.
     pub(super) fn word(self) -> &'static str {

@@ -177,7 +177,9 @@ impl SeverityCounts {
     /// Counts an entry if it is a violation.
     fn add(&mut self, entry: &Entry) {
         let known = entry.severity.and_then(|own| Severity::ALL.iter().position(|severity| *severity == own));
-        if entry.result.is_violation() && let Some(count) = self.0.get_mut(known.unwrap_or(Severity::ALL.len())) {
+        if entry.result.is_violation()
+            && let Some(count) = self.0.get_mut(known.unwrap_or(Severity::ALL.len()))
+        {
             *count += 1;
         }
     }
@@ -277,7 +279,11 @@ impl<'p> Selection<'p> {
         for ((resolved, ..), entries) in groups {
             if entries.len() > SINGLE {
                 let at = entries.iter().filter_map(|(at, _)| *at).max();
-                changes.push(ChangeGroup { at, entries: entries.into_iter().map(|(_, entry)| entry).collect(), resolved });
+                changes.push(ChangeGroup {
+                    at,
+                    entries: entries.into_iter().map(|(_, entry)| entry).collect(),
+                    resolved,
+                });
             } else {
                 let single = |(at, entry)| ChangeGroup { at, entries: vec![entry], resolved };
                 changes.extend(entries.into_iter().map(single));

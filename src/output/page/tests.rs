@@ -70,7 +70,10 @@ fn rules_show_their_object_counts() {
     result.policies[0].objects.insert("deny_latest".to_owned(), counts);
     let of = |query: &PageQuery| html(&result, query);
     let rules = of(&view(View::Rules));
-    assert!(rules.contains("data-label=\"Failing\">2 </td>") && rules.contains("data-label=\"Share\">33 %</td>"), "{rules}");
+    assert!(
+        rules.contains("data-label=\"Failing\">2</td>") && rules.contains("data-label=\"Share\">33 %</td>"),
+        "{rules}"
+    );
     let rule = of(&PageQuery { rule: Some("image/deny_latest".to_owned()), ..view(View::Rules) });
     assert!(rule.contains("In the whole audit: 2 of 6 objects, 1 excused"), "{rule}");
     // How many objects of a namespace a rule applies to is not known.
@@ -126,7 +129,8 @@ fn links_keep_the_filters() {
     assert_eq!(query.to(View::Rules).url(), "?view=rules&q=a%26b+%3Cc%3E");
     for view in View::ALL {
         let page = html(&owned(), &PageQuery { view, namespace: Some("shop".to_owned()), ..PageQuery::default() });
-        let tabs = View::ALL.map(|other| PageQuery { view: other, namespace: Some("shop".to_owned()), ..query.clone() });
+        let tabs =
+            View::ALL.map(|other| PageQuery { view: other, namespace: Some("shop".to_owned()), ..query.clone() });
         for tab in tabs {
             let url = PageQuery { q: None, page: None, ..tab }.url().replace('&', "&amp;");
             assert!(page.contains(&format!("href=\"{url}\"")), "{url} in {view:?}");
@@ -190,7 +194,8 @@ fn foreign_text_is_escaped() {
     let objects = hostile.results.iter().map(|entry| owners::name(owners::of(entry)));
     let queries = View::ALL.into_iter().flat_map(|view| {
         let plain = PageQuery { view, ..PageQuery::default() };
-        let searched = PageQuery { q: script.clone(), namespace: script.clone(), rule: script.clone(), ..plain.clone() };
+        let searched =
+            PageQuery { q: script.clone(), namespace: script.clone(), rule: script.clone(), ..plain.clone() };
         [plain, searched]
     });
     let objects = objects.map(|object| PageQuery { object: Some(object), ..PageQuery::default() });
@@ -210,7 +215,10 @@ fn clean_and_incomplete_pages_differ() {
     assert!(gaps.contains("not checked.") && gaps.contains(">incomplete: "), "{gaps}");
     for context in [PageContext { waiting: 7, ..context() }, PageContext { syncing: Some((2, 9)), ..context() }] {
         let text = Page::new(clean.clone(), context).html(&PageQuery::default(), None);
-        assert!(!text.contains("clean") && !text.contains("Everything") && !text.contains("everything checked"), "{text}");
+        assert!(
+            !text.contains("clean") && !text.contains("Everything") && !text.contains("everything checked"),
+            "{text}"
+        );
         assert!(text.contains("checking: 7 objects to go") || text.contains("starting: 2 of 9 kinds read"), "{text}");
     }
 }
@@ -282,7 +290,10 @@ fn a_namespace_has_its_numbers_everywhere() {
     let overview = html(&owned(), &query(View::Overview));
     assert!(overview.contains("1 warning in 1 object") && !overview.contains("no tag"), "{overview}");
     let namespaces = html(&owned(), &query(View::Namespaces));
-    assert!(namespaces.contains("1 namespace with results") && !namespaces.contains("href=\"?view=objects&amp;namespace=shop"));
+    assert!(
+        namespaces.contains("1 namespace with results")
+            && !namespaces.contains("href=\"?view=objects&amp;namespace=shop")
+    );
 }
 
 #[test]

@@ -11,12 +11,7 @@ mod rules;
 
 use maud::{Markup, html};
 
-use super::{
-    layout,
-    owners::OwnerResults,
-    query::View,
-    selection::Selection,
-};
+use super::{layout, owners::OwnerResults, query::View, selection::Selection};
 
 /// Returns the view that the query of a selection names.
 pub(super) fn view(selection: &Selection<'_>, reader: Option<&str>) -> Markup {

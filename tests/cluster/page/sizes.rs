@@ -91,8 +91,11 @@ async fn twenty_thousand_violations_are_paginated() {
         assert_eq!(pages, [50, 50, 50, 50, 46]);
         browser.go(&format!("{origin}/?view=objects&q=m123"));
         assert_eq!(browser.evaluate(&format!("return {rows}.length")), 1);
-        browser.evaluate(&format!("{rows}[0].querySelector('summary').click(); {rows}[0].querySelector('p a').click()"));
-        browser.until("document.querySelectorAll('main > .results > li').length === 50 && document.querySelector('a[rel=next]')");
+        browser
+            .evaluate(&format!("{rows}[0].querySelector('summary').click(); {rows}[0].querySelector('p a').click()"));
+        browser.until(
+            "document.querySelectorAll('main > .results > li').length === 50 && document.querySelector('a[rel=next]')",
+        );
         assert!(browser.text().contains("80 results"), "{}", browser.text());
         assert_silent(browser);
     }
@@ -124,7 +127,9 @@ async fn clean_and_incomplete_pages_look_different() {
     let (with, without) = (Browser::open(1_200, true), Browser::open(400, false));
     let state = "document.querySelector('header .state').innerText";
     let look = |browser: &Browser| {
-        browser.evaluate(&format!("return [{state}, getComputedStyle(document.querySelector('header .state')).backgroundColor]"))
+        browser.evaluate(&format!(
+            "return [{state}, getComputedStyle(document.querySelector('header .state')).backgroundColor]"
+        ))
     };
     with.go(&origin);
     with.until(&format!("{state} === 'live · everything checked'"));
@@ -133,7 +138,12 @@ async fn clean_and_incomplete_pages_look_different() {
     assert_eq!(look(&without), clean);
     for browser in [&with, &without] {
         let text = browser.text();
-        for words in ["no violations in 0 objects of", "Everything in scope is checked by 1 rule.", "No violations.", "No results."] {
+        for words in [
+            "no violations in 0 objects of",
+            "Everything in scope is checked by 1 rule.",
+            "No violations.",
+            "No results.",
+        ] {
             assert!(text.contains(words), "{words} in {text}");
         }
         assert_eq!(browser.evaluate("return document.title"), "no violations · kaudit");

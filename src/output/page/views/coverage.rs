@@ -2,7 +2,10 @@
 
 use maud::{Markup, html};
 
-use super::super::{parts::{time, trust}, selection::Selection};
+use super::super::{
+    parts::{time, trust},
+    selection::Selection,
+};
 
 pub(super) fn view(selection: &Selection<'_>) -> Markup {
     let page = selection.page;

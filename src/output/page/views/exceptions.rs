@@ -2,11 +2,7 @@
 
 use maud::{Markup, html};
 
-use super::super::{
-    paging::Pagination,
-    parts::time,
-    selection::Selection,
-};
+use super::super::{paging::Pagination, parts::time, selection::Selection};
 use crate::output::{safe::shown_line, style::count};
 
 /// Number of exceptions per page.

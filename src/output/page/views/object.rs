@@ -29,7 +29,8 @@ const OPEN: usize = 1;
 
 pub(super) fn view(selection: &Selection<'_>, owner: &OwnerResults<'_>) -> Markup {
     let pages = Pagination::of(owner.entries.len(), RESULTS, selection.query);
-    let object = owner.entries.iter().find(|entry| owners::name(&entry.resource) == owner.name).map(|entry| &*entry.resource);
+    let object =
+        owner.entries.iter().find(|entry| owners::name(&entry.resource) == owner.name).map(|entry| &*entry.resource);
     html! {
         p { a href=(selection.query.to(View::Objects).url()) { "All objects" } }
         h2.name { (shown_line(&owner.name)) }

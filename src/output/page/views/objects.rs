@@ -12,11 +12,7 @@ use super::super::{
 };
 use crate::{
     audit::result::Entry,
-    output::{
-        names::message,
-        safe::shown_line,
-        style::count,
-    },
+    output::{names::message, safe::shown_line, style::count},
 };
 
 /// Number of objects per page.

@@ -9,11 +9,7 @@ use super::super::{
     query::{View, severity},
     selection::{RuleRow, Selection},
 };
-use crate::output::{
-    rules::RuleCatalog,
-    safe::shown_line,
-    style::count,
-};
+use crate::output::{rules::RuleCatalog, safe::shown_line, style::count};
 
 /// Number of rules per page.
 const RULES: usize = 100;
@@ -116,9 +112,15 @@ mod tests {
 
     #[test]
     fn shares_are_zero_and_whole_only_exactly() {
-        for (part, whole, text) in
-            [(0, 9, "0 %"), (1, 1_000, "<1 %"), (1, 3, "33 %"), (2, 3, "67 %"), (999, 1_000, ">99 %"), (9, 9, "100 %"), (0, 0, "")]
-        {
+        for (part, whole, text) in [
+            (0, 9, "0 %"),
+            (1, 1_000, "<1 %"),
+            (1, 3, "33 %"),
+            (2, 3, "67 %"),
+            (999, 1_000, ">99 %"),
+            (9, 9, "100 %"),
+            (0, 0, ""),
+        ] {
             assert_eq!(share(part, whole), text, "{part} of {whole}");
         }
     }
