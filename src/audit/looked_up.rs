@@ -90,6 +90,7 @@ mod tests {
     };
 
     const SETTINGS: PipelineSettings = PipelineSettings {
+        team_label: None,
         initial: InitialObjects::Judge,
         sync_timeout: Duration::from_millis(50),
         rejudge_every: None,

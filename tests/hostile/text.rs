@@ -131,6 +131,7 @@ fn result(text: &str) -> AuditResult {
         results: vec![Entry::new(&finding, &Arc::new(resource), None, None)],
         ended: vec![],
         namespaces: std::collections::BTreeMap::new(),
+        teams: std::collections::BTreeMap::new(),
         repeated: std::collections::HashSet::new(),
     }
 }
