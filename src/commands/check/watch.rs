@@ -84,7 +84,7 @@ pub(super) async fn run(
     start_warnings(check, &wiring, (&clients, &served), &mut helpers);
     if let Some(server) = page {
         let access = access(check, &clients, &served);
-        helpers.spawn(ui::serve(server, page_sources(&check, &wiring, &commands), access, stop.clone()));
+        helpers.spawn(ui::serve(server, page_sources(check, &wiring, &commands), access, stop.clone()));
     }
     let settings = recording::settings(check, &clients, receivers, &commands, of_memory, wiring.metrics());
     recording::announce(&settings, recording::report_api(check, &served));

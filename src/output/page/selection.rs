@@ -262,6 +262,9 @@ pub(super) struct ChangeGroup<'p> {
     pub(super) resolved: bool,
 }
 
+/// What the violations of a group have in common: whether they were resolved, the namespace, the policy and the rule.
+type ChangeKey<'p> = (bool, &'p str, &'p str, &'p str);
+
 /// More violations than this of one rule in one namespace become a group.
 const SINGLE: usize = 5;
 
@@ -270,7 +273,7 @@ impl<'p> Selection<'p> {
     pub(super) fn changes(&self) -> Vec<ChangeGroup<'p>> {
         let new = self.new.iter().map(|entry| (entry.since, *entry, false));
         let ended = self.ended.iter().map(|ended| (Some(ended.at), &ended.entry, true));
-        let mut groups: BTreeMap<(bool, &str, &str, &str), Vec<(Option<Timestamp>, &Entry)>> = BTreeMap::new();
+        let mut groups: BTreeMap<ChangeKey<'_>, Vec<(Option<Timestamp>, &Entry)>> = BTreeMap::new();
         for (at, entry, resolved) in new.chain(ended) {
             let key = (resolved, place(entry), &*entry.policy, &*entry.rule);
             groups.entry(key).or_default().push((at, entry));
