@@ -19,10 +19,6 @@ const update = async () => {
       const page = new DOMParser().parseFromString(await answer.text(), "text/html");
       document.title = page.title;
       icon().href = icon(page).href;
-      const opened = [...document.querySelectorAll("details[open] > summary")].map((one) => one.textContent);
-      for (const summary of page.querySelectorAll("details > summary")) {
-        if (opened.includes(summary.textContent)) summary.parentElement.open = true;
-      }
       const focused = document.activeElement;
       for (const part of ["header", "main"]) become(...[document, page].map((one) => one.querySelector(part)));
       if (focused?.isConnected === false) [...document.links].find((link) => link.href === focused.href)?.focus();
@@ -42,8 +38,12 @@ const become = (here, there) => {
     here.nodeValue = there.nodeValue;
     return;
   }
-  for (const { name } of [...here.attributes]) if (!there.hasAttribute(name)) here.removeAttribute(name);
-  for (const { name, value } of there.attributes) if (here.getAttribute(name) !== value) here.setAttribute(name, value);
+  // The reader has opened and closed details.
+  const own = (name) => name === "open" && here.nodeName === "DETAILS";
+  for (const { name } of [...here.attributes]) if (!there.hasAttribute(name) && !own(name)) here.removeAttribute(name);
+  for (const { name, value } of there.attributes) {
+    if (here.getAttribute(name) !== value && !own(name)) here.setAttribute(name, value);
+  }
   const old = [...here.childNodes];
   for (const node of [...there.childNodes]) {
     const place = old.findIndex((one) => key(one) === key(node));
@@ -57,10 +57,11 @@ const become = (here, there) => {
   for (const one of old) one.remove();
 };
 
-// Returns a key that is the same for two nodes that show the same thing; that of an entry in a list is its link.
+// Returns a key that is the same for two nodes that show the same thing; that of an entry in a list is
+// the link to its object, or else its first link.
 const key = (node) => {
   if (node.nodeType !== Node.ELEMENT_NODE) return node.nodeName;
-  const link = node.matches("tr, li") ? node.querySelector("a") : node;
+  const link = node.matches("tr, li") ? (node.querySelector("a[href*='object=']") ?? node.querySelector("a")) : node;
   return [node.nodeName, node.id, link?.getAttribute("href")].join(" ");
 };
 

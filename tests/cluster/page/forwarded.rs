@@ -65,7 +65,7 @@ async fn port_forward_reaches_the_page_of_a_release() {
     });
     let object = format!("ConfigMap {release}/first");
     let page = wait_for("the page", || async { get(address, "/").filter(|page| page.contains(&object)) }).await;
-    assert!(page.contains("marked/deny") && page.contains("1 rule, "), "{page}");
+    assert!(page.contains("marked/deny") && page.contains("is checked by 1 rule."), "{page}");
     assert!(get(address, "/style.css").is_some());
 
     drop(connection);

@@ -55,7 +55,7 @@ async fn pictures_show_the_example() {
     let browser = Browser::open(1_100, true);
     browser.go(&origin);
     browser.until("document.querySelector('header .state').innerText === 'live · everything checked'");
-    browser.until("document.querySelector('main').innerText.includes('log-agent')");
+    browser.until("document.querySelector('main').innerText.includes('shop')");
 
     // One violation is fixed and another appears while the page is open.
     plane.kubectl(&["-n", "shop", "delete", "cronjob", "cleanup"]).await.unwrap();
