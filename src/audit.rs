@@ -11,6 +11,7 @@ pub(crate) mod ended;
 pub mod exceptions;
 pub mod fingerprint;
 pub mod gate;
+pub mod history;
 pub(crate) mod inventory;
 pub(crate) mod judges;
 pub mod ledger;

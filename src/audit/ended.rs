@@ -15,7 +15,7 @@ use super::{
 /// How many are kept.
 const MOST: usize = 1_000;
 /// For how long one is kept.
-pub(crate) const KEPT: SignedDuration = SignedDuration::from_hours(24);
+const KEPT: SignedDuration = SignedDuration::from_hours(7 * 24);
 
 /// The violations that were resolved last, the newest first.
 #[derive(Debug, Default)]
@@ -51,19 +51,19 @@ mod tests {
     }
 
     #[test]
-    fn the_newest_are_kept_for_a_day() {
-        let at = |hours: i64| Timestamp::from_second(hours * 3_600).unwrap();
+    fn the_newest_are_kept_for_a_week() {
+        let at = |days: i64| Timestamp::from_second(days * 86_400).unwrap();
         let mut ended = EndedViolations::default();
         let messages = |ended: &EndedViolations| -> Vec<String> {
             ended.iter().map(|ended| ended.entry.message.to_string()).collect()
         };
         ended.add(&delta(&["a"]), at(0));
-        ended.add(&delta(&["b", "c"]), at(10));
+        ended.add(&delta(&["b", "c"]), at(3));
         assert_eq!(messages(&ended), ["c", "b", "a"]);
         assert_eq!(ended.iter().next().unwrap().entry.since, Some(Timestamp::UNIX_EPOCH));
-        ended.add(&delta(&[]), at(25));
+        ended.add(&delta(&[]), at(8));
         assert_eq!(messages(&ended), ["c", "b"]);
-        ended.add(&delta(&["x"; MOST + 1]), at(26));
+        ended.add(&delta(&["x"; MOST + 1]), at(9));
         assert_eq!(ended.iter().count(), MOST);
     }
 }

@@ -2,6 +2,8 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
+use jiff::Timestamp;
+
 use super::{exceptions::ExceptionSummary, result::Summary};
 use crate::{
     judge::set::PolicySet,
@@ -46,6 +48,8 @@ pub struct Overview {
     pub coverage: Vec<Coverage>,
     /// The policies in force.
     pub policies: Arc<PolicySet>,
+    /// When they replaced others; `None` for those of the start.
+    pub policies_since: Option<Timestamp>,
     /// Open violations of each severity; `None` counts those without one.
     pub by_severity: BTreeMap<Option<Severity>, usize>,
     /// Fail, warn and error of each policy.

@@ -5,6 +5,8 @@ use std::{
     sync::Arc,
 };
 
+use jiff::Timestamp;
+
 use crate::{
     judge::{dependencies::Dependencies, set::PolicySet},
     model::object::{Kind, ObjectKey},
@@ -18,6 +20,8 @@ pub(crate) struct PoliciesInForce {
     pub(crate) set: Arc<PolicySet>,
     /// Why the newest policies are not in force.
     pub(crate) error: Option<LoadError>,
+    /// When they replaced others; `None` for those of the start.
+    pub(crate) since: Option<Timestamp>,
     dependencies: HashMap<Arc<Kind>, Dependencies>,
     /// By kind, and whether its objects are in a namespace.
     looked_up: HashMap<(Arc<Kind>, bool), bool>,
@@ -25,12 +29,13 @@ pub(crate) struct PoliciesInForce {
 
 impl PoliciesInForce {
     pub(crate) fn new(set: Arc<PolicySet>) -> Self {
-        Self { set, error: None, dependencies: HashMap::new(), looked_up: HashMap::new() }
+        Self { set, error: None, since: None, dependencies: HashMap::new(), looked_up: HashMap::new() }
     }
 
     /// Puts newly loaded policies in force.
     pub(crate) fn replace(&mut self, set: Arc<PolicySet>) {
-        *self = Self::new(set);
+        let since = if set.digest == self.set.digest { self.since } else { Some(Timestamp::now()) };
+        *self = Self { since, ..Self::new(set) };
     }
 
     /// Returns what results for objects of a kind depend on in addition to the object.

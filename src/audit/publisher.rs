@@ -145,6 +145,7 @@ impl Publisher {
             summary,
             coverage: objects.coverage(|| results.are_withheld()),
             policies: Arc::clone(&schedule.policies.set),
+            policies_since: schedule.policies.since,
             by_severity,
             by_policy,
             exceptions: results.exceptions.summaries(results.ledger.excused(), Timestamp::now()),

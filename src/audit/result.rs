@@ -89,7 +89,7 @@ pub struct AuditResult {
     pub baseline: Option<BaselineSummary>,
     /// Fail, warn, error and skip; sorted by resource, policy, rule, message.
     pub results: Vec<Entry>,
-    /// Violations that were resolved within a day and since this process began, the newest first; at most 1,000.
+    /// Violations that were resolved within a week and since this process began, the newest first; at most 1,000.
     #[serde(skip)]
     pub ended: Vec<Ended>,
     /// Objects in each namespace that was checked, if that is known; `None` counts objects of the cluster.
@@ -150,6 +150,28 @@ impl AuditResult {
                 let objects = rules.get(&(policy.name.as_str(), rule.as_str()));
                 counts.count(objects.into_iter().flat_map(BTreeMap::values).copied());
             }
+        }
+    }
+
+    /// Returns it with other results, and otherwise as it is.
+    pub(crate) fn with_results(&self, results: Vec<Entry>) -> Self {
+        Self {
+            scope: self.scope.clone(),
+            coverage: self.coverage.clone(),
+            policies: self.policies.clone(),
+            bundles: self.bundles.clone(),
+            refused: self.refused.clone(),
+            not_judged: self.not_judged.clone(),
+            skipped_rules: self.skipped_rules.clone(),
+            excluded_namespaces: self.excluded_namespaces.clone(),
+            exceptions: self.exceptions.clone(),
+            baseline: self.baseline.clone(),
+            results,
+            ended: self.ended.clone(),
+            namespaces: self.namespaces.clone(),
+            teams: self.teams.clone(),
+            repeated: self.repeated.clone(),
+            ..*self
         }
     }
 

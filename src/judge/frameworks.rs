@@ -65,7 +65,7 @@ pub struct TableControl {
 
 impl FrameworkTable {
     /// Finds a table by its name or one of its other names.
-    fn named(name: &str) -> Option<&'static Self> {
+    pub(crate) fn named(name: &str) -> Option<&'static Self> {
         tables().iter().find(|table| table.names().any(|own| own.eq_ignore_ascii_case(name)))
     }
 

@@ -61,7 +61,8 @@ pub(super) fn render(result: &AuditResult, out: &mut dyn io::Write) -> io::Resul
     out.write_all(&bytes)
 }
 
-fn cell(text: &str) -> String {
+/// Returns a text as a cell.
+pub(super) fn cell(text: &str) -> String {
     let text = shown_line(text);
     if text.starts_with(FORMULA) { format!("'{text}") } else { text }
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use crate::judge::{
-    frameworks::{ControlCoverage, FrameworkSelector, is_same},
+    frameworks::{ControlCoverage, FrameworkSelector, FrameworkTable, is_same},
     set::PolicySet,
 };
 
@@ -75,9 +75,17 @@ impl ListedFramework {
     /// Lists the framework of a selector; `None` if neither the library nor a rule has it.
     fn of(selector: &FrameworkSelector, chosen: &[FrameworkSelector], policies: &PolicySet) -> Option<Self> {
         let name = &selector.framework;
-        let is_chosen = |id: &str| chosen.iter().any(|selector| selector.selects(name, id));
-        let mut served = served(name, policies);
-        let table = selector.table();
+        Self::new(name, |id| chosen.iter().any(|selector| selector.selects(name, id)), served(name, policies))
+    }
+
+    /// Lists the chosen controls of a framework: those of its table, or else those that rules serve. `served` has the rules
+    /// in force of each control. `None` if no control is chosen.
+    pub(super) fn new(
+        name: &str,
+        is_chosen: impl Fn(&str) -> bool,
+        mut served: BTreeMap<String, Vec<String>>,
+    ) -> Option<Self> {
+        let table = FrameworkTable::named(name);
         let controls: Vec<ListedControl> = if let Some(table) = table {
             let controls = table.controls.iter().filter(|control| is_chosen(&control.id));
             let listed = controls.map(|control| {
@@ -98,7 +106,7 @@ impl ListedFramework {
             none: of(ControlCoverage::None),
         };
         (!controls.is_empty()).then(|| Self {
-            name: name.to_string(),
+            name: name.to_owned(),
             title: table.map(|table| table.title.as_str()),
             version: table.and_then(|table| table.version.as_deref()),
             link: table.map(|table| table.link.as_str()),

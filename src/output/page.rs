@@ -5,6 +5,7 @@
 //! from policies and objects. A query has the same filters in every view, and all numbers of a view are those of the
 //! results that it [selects](selection).
 
+mod controls;
 mod document;
 mod file;
 mod layout;
@@ -22,7 +23,8 @@ use std::{
     sync::Arc,
 };
 
-use jiff::Timestamp;
+use ::csv::Writer;
+use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
 
 pub(super) use self::file::render;
@@ -32,9 +34,13 @@ pub use self::{
 };
 use self::{owners::OwnerResults, selection::Selection};
 use super::{csv, names::urgency, safe::write_json};
-use crate::audit::{
-    exceptions::ExceptionSummary,
-    result::{About, AuditResult, Entry, Summary},
+use crate::{
+    audit::{
+        exceptions::ExceptionSummary,
+        history::History,
+        result::{About, AuditResult, Entry, Summary},
+    },
+    judge::frameworks::FrameworkSelector,
 };
 
 /// The script of the page, which reloads it when the result has changed.
@@ -57,6 +63,10 @@ pub struct PageContext {
     pub waiting: usize,
     /// The revision of the policies in force.
     pub policies: String,
+    /// When they replaced others; `None` for those of the start.
+    pub policies_since: Option<Timestamp>,
+    /// The counts of each day; empty if this process does not keep them.
+    pub history: Arc<History>,
     /// Problems that the result does not contain, for example why newer policies are not in force.
     pub problems: Vec<String>,
 }
@@ -99,36 +109,22 @@ impl Page {
     #[must_use]
     pub fn restricted_to(&self, places: &Places) -> Self {
         let is_visible = |entry: &Entry| places.contains(&place(entry));
-        let AuditResult { results, ended, exceptions, .. } = &self.result;
-        let results: Vec<Entry> = results.iter().filter(|entry| is_visible(entry)).cloned().collect();
+        let results: Vec<Entry> = self.result.results.iter().filter(|entry| is_visible(entry)).cloned().collect();
         let covered = results.iter().map(|entry| entry.dependents).sum();
         let mut summary = Summary { fail: 0, warn: 0, error: 0, skip: 0, covered, ..self.result.summary };
         for entry in &results {
             *summary.of(entry.result) += 1;
         }
-        let exceptions = exceptions.iter().filter(|exception| places.contains(&place_of_exception(exception)));
-        let teams = self.result.teams.iter().filter(|(name, _)| places.contains(&Some(Arc::clone(name))));
-        let mut result = AuditResult {
-            summary,
-            results,
-            ended: ended.iter().filter(|ended| is_visible(&ended.entry)).cloned().collect(),
-            exceptions: exceptions.cloned().collect(),
-            coverage: self.result.coverage.clone(),
-            policies: self.result.policies.clone(),
-            bundles: self.result.bundles.clone(),
-            refused: self.result.refused.clone(),
-            not_judged: self.result.not_judged.clone(),
-            skipped_rules: self.result.skipped_rules.clone(),
-            excluded_namespaces: self.result.excluded_namespaces.clone(),
-            scope: self.result.scope.clone(),
-            baseline: None,
-            namespaces: BTreeMap::new(),
-            teams: teams.map(|(name, team)| (Arc::clone(name), Arc::clone(team))).collect(),
-            repeated: HashSet::new(),
-            ..self.result
-        };
+        let mut result =
+            AuditResult { summary, baseline: None, namespaces: BTreeMap::new(), ..self.result.with_results(results) };
+        result.ended.retain(|ended| is_visible(&ended.entry));
+        result.exceptions.retain(|exception| places.contains(&place_of_exception(exception)));
+        result.teams.retain(|name, _| places.contains(&Some(Arc::clone(name))));
         result.count_objects();
-        Self { result, context: self.context.clone(), places: places.clone(), is_restricted: true }
+        let is_place = |name: &str| places.contains(&Some(name).filter(|name| *name != query::NONE).map(Arc::from));
+        let history = Arc::new(self.context.history.restricted_to(is_place));
+        let context = PageContext { history, ..self.context.clone() };
+        Self { result, context, places: places.clone(), is_restricted: true }
     }
 
     /// Returns the HTML of the view that the query selects; `reader` is the name of the user who has signed in.
@@ -173,8 +169,26 @@ impl Page {
             None => self.entries(query).cloned().collect(),
         };
         let mut csv = Vec::new();
-        csv::render(&AuditResult { results, ..AuditResult::clone(&self.result) }, &mut csv)?;
+        csv::render(&self.result.with_results(results), &mut csv)?;
         Ok(csv)
+    }
+
+    /// Returns the counts of each day as CSV.
+    ///
+    /// # Errors
+    /// None in practice, since it is written to memory.
+    pub fn history_csv(&self) -> io::Result<Vec<u8>> {
+        let History { severities, namespaces, rules, .. } = &*self.context.history;
+        let mut rows = Writer::from_writer(Vec::new());
+        rows.write_record(["date", "by", "name", "violations"])?;
+        for (by, series) in [("severity", severities), ("namespace", namespaces), ("rule", rules)] {
+            for (name, series) in series {
+                for (day, count) in self.context.history.dated(series) {
+                    rows.write_record([&day.to_string(), by, &csv::cell(name), &count.to_string()])?;
+                }
+            }
+        }
+        rows.into_inner().map_err(|error| io::Error::other(error.to_string()))
     }
 
     /// Returns the entries that the query selects.
@@ -190,6 +204,11 @@ impl Page {
         Some(OwnerResults { name: wanted.to_owned(), entries: entries.collect() })
     }
 
+    /// Returns the time a day before that of the page.
+    fn a_day_ago(&self) -> Timestamp {
+        self.context.at.saturating_sub(SignedDuration::from_hours(24)).unwrap_or(Timestamp::MIN)
+    }
+
     /// Returns the team of an entry's namespace.
     fn team(&self, entry: &Entry) -> Option<&str> {
         self.team_of(entry.resource.namespace.as_deref()?)
@@ -198,6 +217,20 @@ impl Page {
     /// Returns the team of a namespace.
     fn team_of(&self, namespace: &str) -> Option<&str> {
         self.result.teams.get(namespace).map(|team| &**team)
+    }
+
+    /// Returns the rules that serve a framework or a control of it, by policy and name.
+    fn serving(&self, framework: &str) -> HashSet<(&str, &str)> {
+        let selector = FrameworkSelector::new(framework);
+        let rules = self.rules().filter(|(_, _, about)| selector.takes(&about.frameworks));
+        rules.map(|(policy, rule, _)| (policy, rule)).collect()
+    }
+
+    /// Returns the rules in force: policy, name and annotations.
+    fn rules(&self) -> impl Iterator<Item = (&str, &str, &About)> {
+        self.result.policies.iter().flat_map(|policy| {
+            policy.rules.iter().map(|rule| (policy.name.as_str(), rule.as_str(), policy.about_rule(rule)))
+        })
     }
 
     /// Returns the annotations of an entry's rule.

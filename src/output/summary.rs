@@ -49,7 +49,8 @@ pub(super) fn closing_lines(result: &AuditResult, paint: Paint) -> Vec<String> {
     lines
 }
 
-fn is_compared(result: &AuditResult) -> bool {
+/// Whether everything could be compared with the baseline, if there is one.
+pub(super) fn is_compared(result: &AuditResult) -> bool {
     result.baseline.as_ref().is_none_or(|baseline| baseline.incomparable.is_empty())
 }
 

@@ -59,6 +59,8 @@ pub struct RecorderSettings {
     pub reports: Option<reports::ReportSettings>,
     /// Whether the `Audit` object and the status of `PolicyException`s are written.
     pub status: bool,
+    /// The counts of each day in the status of the `Audit` object.
+    pub history: status::HistorySettings,
     /// The receivers of notifications, if there are any.
     pub notify: Option<notify::NotifySettings>,
     /// Whether the memory is near its limit; `None` where there is none.
@@ -259,7 +261,8 @@ impl Recorders {
 
     /// Starts to write the status, if it is written, with the health of all recorders that were added before.
     fn status(&mut self, overview: watch::Receiver<Option<Arc<Overview>>>) {
-        let RecorderSettings { client, namespace, audit_name, status, memory, metrics, .. } = self.settings.clone();
+        let RecorderSettings { client, namespace, audit_name, status, history, memory, metrics, .. } =
+            self.settings.clone();
         if !status {
             return;
         }
@@ -268,7 +271,8 @@ impl Recorders {
             join(healths, sender).await;
             true
         });
-        let (own, settings) = (self.health(), StatusSettings { client, namespace, name: audit_name, memory, metrics });
+        let (own, settings) =
+            (self.health(), StatusSettings { client, namespace, name: audit_name, history, memory, metrics });
         let task = self.spawn("status", own.clone(), status::run(settings, overview, health, own));
         self.of_overviews.push(task);
     }

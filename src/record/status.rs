@@ -1,6 +1,7 @@
 //! The `Audit` object: counts, coverage and conditions of this kaudit, for `kubectl get audits`.
 
 mod conditions;
+mod history;
 
 use std::{
     collections::BTreeMap,
@@ -20,7 +21,11 @@ use tokio::{
 };
 use tracing::{info, warn};
 
-use self::conditions::{AuditCondition, ConditionTimes, conditions, covered};
+pub use self::history::HistorySettings;
+use self::{
+    conditions::{AuditCondition, ConditionTimes, conditions, covered},
+    history::HistoryRecorder,
+};
 use crate::{
     audit::{overview::Overview, result::Summary},
     cluster::{
@@ -53,6 +58,8 @@ pub struct StatusSettings {
     pub namespace: String,
     /// Its name.
     pub name: String,
+    /// The counts of each day.
+    pub history: HistorySettings,
     /// Whether the memory is near its limit; `None` where there is none.
     pub memory: watch::Receiver<Option<Pressure>>,
     /// Counters.
@@ -87,6 +94,9 @@ pub async fn run(
             recorder.write(status).await;
             own.send_replace(Health { lost: recorder.lost.clone(), ..Health::default() });
         }
+        if recorder.created && running {
+            recorder.history.update(&recorder.api, &recorder.settings.name, &now).await;
+        }
     }
 }
 
@@ -112,6 +122,7 @@ struct StatusRecorder {
     /// The conditions of the last computed status.
     conditions: Vec<AuditCondition>,
     times: ConditionTimes,
+    history: HistoryRecorder,
 }
 
 impl StatusRecorder {
@@ -124,6 +135,7 @@ impl StatusRecorder {
             plural: "audits".to_owned(),
         };
         let api = Api::namespaced_with(settings.client.clone(), &settings.namespace, &resource);
+        let history = HistoryRecorder::new(settings.history.clone());
         Self {
             api,
             settings,
@@ -138,6 +150,7 @@ impl StatusRecorder {
             logged: String::new(),
             conditions: Vec::new(),
             times: ConditionTimes::default(),
+            history,
         }
     }
 
@@ -229,6 +242,7 @@ impl StatusRecorder {
             let object = self.api.patch(&name, &parameters, &apply_patch(&body(None))?).await?;
             self.created = true;
             self.times.adopt(&object.data["status"]["conditions"]);
+            self.history.adopt(&object.data["status"]);
             status["conditions"] = self.times.stamp(&self.conditions, Timestamp::now()).into();
         }
         let patched = self.api.patch_status(&name, &parameters, &apply_patch(&body(Some(status)))?).await;

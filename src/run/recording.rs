@@ -10,7 +10,7 @@ use tokio::sync::{mpsc, watch};
 use tracing::{info, warn};
 
 use crate::{
-    audit::command::Command,
+    audit::{command::Command, history::History},
     cli::{check::CheckArgs, cluster::RecordTarget},
     cluster::client::Clients,
     metrics::Metrics,
@@ -19,6 +19,7 @@ use crate::{
         memory::Pressure,
         notify::{NotifyConfig, NotifySettings},
         recorders, reports,
+        status::HistorySettings,
     },
     source::discovery::Served,
 };
@@ -75,6 +76,7 @@ pub(crate) fn settings(
     receivers: Option<Arc<NotifyConfig>>,
     pipeline: &mpsc::Sender<Command>,
     memory: watch::Receiver<Option<Pressure>>,
+    history: watch::Sender<Arc<History>>,
     metrics: &Arc<Metrics>,
 ) -> recorders::RecorderSettings {
     let (shard, is_in_pod) = (check.shard(), clients.is_in_pod());
@@ -107,6 +109,7 @@ pub(crate) fn settings(
             pipeline: pipeline.clone(),
             metrics: metrics.clone(),
         }),
+        history: HistorySettings { pipeline: pipeline.clone(), shown: history },
         memory,
         metrics: metrics.clone(),
     }

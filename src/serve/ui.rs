@@ -40,6 +40,7 @@ use super::{
 use crate::{
     audit::{
         command::{Command, ask},
+        history::History,
         overview::{Overview, Progress},
     },
     blocking::spawn_blocking,
@@ -73,6 +74,8 @@ pub struct Sources {
     pub progress: watch::Receiver<Progress>,
     /// The policies and their problems; changes, with a delay, on every change of the result.
     pub overview: watch::Receiver<Option<Arc<Overview>>>,
+    /// The counts of each day.
+    pub history: watch::Receiver<Arc<History>>,
     /// Notifies as soon as a violation is new or resolved.
     pub delta_recorded: watch::Receiver<()>,
 }
@@ -165,10 +168,12 @@ async fn page(State(ui): State<Ui>, UrlQuery(query): UrlQuery<PageQuery>, header
                 Ok(json) => ([(header::CONTENT_TYPE, "application/json")], json).into_response(),
                 Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")).into_response(),
             },
-            Some("csv") => match page.csv(&query) {
-                Ok(csv) => ([(header::CONTENT_TYPE, "text/csv; charset=utf-8")], csv).into_response(),
-                Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")).into_response(),
-            },
+            Some(format @ ("csv" | "history")) => {
+                match if format == "csv" { page.csv(&query) } else { page.history_csv() } {
+                    Ok(csv) => ([(header::CONTENT_TYPE, "text/csv; charset=utf-8")], csv).into_response(),
+                    Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")).into_response(),
+                }
+            }
             _ => Html(page.html(&query, reader.as_deref().map(PageReader::name))).into_response(),
         }
     });
@@ -290,10 +295,13 @@ impl Sources {
             syncing: (!open).then_some((scopes_done, scopes)),
             waiting: queue,
             policies: String::new(),
+            policies_since: None,
+            history: Arc::clone(&self.history.borrow()),
             problems: Vec::new(),
         };
         if let Some(overview) = overview {
             context.policies = overview.policies.digest.to_string();
+            context.policies_since = overview.policies_since;
             let error = overview.policy_error.as_ref().map(|error| format!("newer policies are not in force: {error}"));
             let inventory = Some(&overview.inventory_error).filter(|error| !error.is_empty()).cloned();
             context.problems = error.into_iter().chain(inventory).collect();
@@ -355,6 +363,7 @@ mod tests {
             pipeline: sender,
             progress: progress_of,
             overview: overview_of,
+            history: watch::channel(Arc::default()).1,
             delta_recorded: delta_recorded_of,
         };
         (QueriedPipeline { progress, overview, delta_recorded, queries, _answering: answering }, sources)
@@ -383,7 +392,7 @@ mod tests {
         let (ui, _following) = ui(sources);
         for _ in 0..20 {
             let (status, headers, html) = ask(&ui, "localhost:8082", "/").await;
-            assert!(status == StatusCode::OK && html.contains("1 object of 0 kinds"), "{html}");
+            assert!(status == StatusCode::OK && html.contains("in 1 object</span>"), "{html}");
             assert_eq!(headers[header::CONTENT_SECURITY_POLICY], POLICY);
         }
         assert_eq!(*pipeline.queries.borrow(), 1);

@@ -2,6 +2,7 @@
 
 mod forwarded;
 mod pictures;
+mod questions;
 mod readers;
 mod sizes;
 
@@ -188,7 +189,8 @@ async fn the_page_works_in_a_browser() {
     assert_eq!(with.evaluate("return document.querySelectorAll('main img, main script').length"), 0);
 
     let views = ["", "?view=namespaces", "?view=rules", "?view=rules&rule=marked", "?view=objects", "?view=changes"];
-    let views = views.into_iter().chain(["?view=exceptions", "?view=coverage", "?q=nothing", &object]);
+    let views =
+        views.into_iter().chain(["?view=frameworks", "?view=exceptions", "?view=coverage", "?q=nothing", &object]);
     for (width, view) in views.flat_map(|view| [(1_200, view), (800, view), (390, view)]) {
         with.resize(width);
         with.go(&format!("{origin}/{view}"));
@@ -233,47 +235,63 @@ async fn a_page_file_is_searched_in_a_browser() {
     let ended = run(Path::new("none"), &["check", "-f", manifests, "-p", "builtin", "-o", &output]).await;
     assert_eq!(ended.code, Some(1), "{ended:?}");
     let url = format!("file://{}", file.display());
-    let shown = "[...document.querySelectorAll('article')].filter((one) => !one.hidden).length";
+    let shown = "[...document.querySelectorAll('.objects li[data-rule]')].filter((one) => !one.hidden).length";
+    let objects = "[...document.querySelectorAll('.objects > li')].filter((one) => !one.hidden).length";
     let (with, without) = (Browser::open(1_200, true), Browser::open(400, false));
 
+    // One view at a time; the first is the overview.
     with.go(&url);
     let all = with.evaluate(&format!("return {shown}")).as_u64().unwrap();
-    assert!(all > 10 && with.text().contains(&format!("{all} of {all} results")), "{}", with.text());
-    with.evaluate("document.querySelector('input[type=search]').focus()");
-    with.press("PRIVILEGED log-agent");
-    with.until(&format!("{shown} > 0 && {shown} < {all}"));
-    with.until("[...document.querySelectorAll('details.owner')].filter((one) => !one.hidden).length === 1");
-    let choose = |field: &str, value: &str| {
+    let headline = "document.querySelector('.view.current .headline').innerText";
+    assert!(all > 10 && with.evaluate(&format!("return {headline}")).to_string().contains(" of "), "{}", with.text());
+    let views = "[...document.querySelectorAll('.view')].filter((one) => one.checkVisibility()).map((one) => one.id)";
+    assert_eq!(with.evaluate(&format!("return {views}")), json!(["view=overview"]));
+
+    // A link to a severity goes to its objects, and filters apply to all numbers.
+    with.evaluate("document.querySelector('ul.counts .critical').closest('a').click()");
+    with.until(&format!("{views}[0] === 'view=objects' && {shown} === 1"));
+    assert_eq!(with.evaluate(&format!("return {headline}")), "1 failure in 1 object");
+    let fill = |field: &str, value: &str| {
         with.evaluate(&format!(
-            "const one = document.querySelector('{field}'); one.value = '{value}'; \
+            "const one = document.querySelector('#filter [name={field}]'); one.value = '{value}'; \
              one.dispatchEvent(new Event('input', {{bubbles: true}}))"
         ));
     };
-    choose("input", "");
+    fill("severity", "");
     with.until(&format!("{shown} === {all}"));
-    choose("select[name=severity]", "low");
-    with.until(&format!("{shown} > 0 && {shown} < {all}"));
-    choose("select[name=policy]", "ingress");
-    with.until(&format!("{shown} === 0"));
-    choose("select[name=policy]", "");
-    // The button and the enter key also search.
-    with.evaluate("document.querySelector('input[type=search]').value = 'EVERYTHING worker'");
-    with.evaluate("document.querySelector('#filter button').click()");
-    with.until("[...document.querySelectorAll('details.owner')].filter((one) => !one.hidden).length === 0");
-    choose("select[name=severity]", "");
-    with.until("[...document.querySelectorAll('details.owner')].filter((one) => !one.hidden).length === 1");
-    choose("input", "");
+    with.press("/");
+    with.until("document.activeElement.type === 'search'");
+    with.press("PRIVILEGED log-agent");
+    with.until(&format!("{shown} > 0 && {shown} < {all} && {objects} === 1"));
+    fill("q", "");
+    fill("framework", "pss");
+    with.until(&format!("{shown} > 0 && {shown} < {all} && location.hash.includes('framework=pss')"));
+    let of_framework = with.evaluate(&format!("return {shown}"));
+    with.evaluate("[...document.querySelectorAll('nav.views a')].find((one) => one.innerText === 'Rules').click()");
+    with.until(&format!("{views}[0] === 'view=rules'"));
+    let counted = "[...document.querySelectorAll('.view.current tr[data-rule]')].filter((one) => !one.hidden) \
+                   .map((one) => Number(one.querySelector('[data-label=Failing]').innerText)).reduce((a, b) => a + b)";
+    assert_eq!(with.evaluate(&format!("return {counted}")), of_framework, "each result is of another object or rule");
+    with.evaluate("document.querySelector('#filter .reset').click()");
     with.until(&format!("{shown} === {all}"));
-    // A result links to the annotations and source of its rule.
-    with.evaluate("document.querySelector('details.owner:not([hidden])').open = true");
-    with.evaluate("document.querySelector('details.owner[open] article:not([hidden]) a').click()");
-    with.until("location.hash.startsWith('#rule-')");
-    with.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true; })");
-    assert!(with.text().contains("warn_node_port contains"), "{}", with.text());
-    for (width, scheme) in [(1_200, "light"), (400, "dark")] {
+
+    // Links lead to a rule, and from it to its object.
+    with.evaluate("document.querySelector('.view.current tr[data-rule] a').click()");
+    with.until("document.querySelector('details.rule[open]').checkVisibility()");
+    assert!(with.text().contains("Source:"), "{}", with.text());
+    with.evaluate("document.querySelector('details.rule[open] a[href*=\"object=\"]').click()");
+    with.until(&format!("{views}[0] === 'view=objects' && document.querySelector('.objects details[open]')"));
+    let views_of_file = ["overview", "namespaces", "rules", "frameworks", "objects", "exceptions", "coverage"];
+    for (view, width) in views_of_file.into_iter().flat_map(|view| [(view, 1_200), (view, 390)]) {
         with.resize(width);
-        with.prefer(scheme);
-        assert_eq!(with.accessibility_violations(), json!([]), "{scheme}, {width} pixels wide");
+        with.go(&format!("{url}#view={view}"));
+        with.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true; })");
+        let widths = with.evaluate("return [document.documentElement.scrollWidth, innerWidth]");
+        assert!(widths[0].as_u64() <= widths[1].as_u64(), "{view}: {widths}");
+        for scheme in ["light", "dark"] {
+            with.prefer(scheme);
+            assert_eq!(with.accessibility_violations(), json!([]), "{view} in {scheme}, {width} pixels wide");
+        }
     }
 
     // Without scripts, everything can be opened and found with the browser's search.

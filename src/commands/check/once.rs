@@ -59,7 +59,8 @@ pub(super) async fn audit(
     let (mut wiring, changes, commands) = Wiring::new(CHANGES, &rules.policies, stop.clone(), metrics);
     wiring.include_labels(receivers.iter().flat_map(|receivers| receivers.label_keys()).collect());
     let memory = watch::channel(None).1;
-    let settings = recording::settings(check, &clients, receivers, &commands, memory, wiring.metrics());
+    let history = watch::Sender::default();
+    let settings = recording::settings(check, &clients, receivers, &commands, memory, history, wiring.metrics());
     recording::announce(&settings, recording::report_api(check, &served));
     let terms = Terms { settings, overview: wiring.overview(), lines: None, pipeline: commands, over: stop.clone() };
     // The only leadership term begins before the evaluation, and ends with the pipeline.

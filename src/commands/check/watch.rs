@@ -14,7 +14,7 @@ use tracing::{info, warn};
 
 use super::lines;
 use crate::{
-    audit::command::Command,
+    audit::{command::Command, history::History},
     cli::{check::CheckArgs, cluster::UiAuth},
     cluster::{
         client::Clients,
@@ -75,6 +75,7 @@ pub(super) async fn run(
     let mut helpers = JoinSet::new();
     let page = serve(check, &wiring, &commands, &stop, &mut helpers).await?;
     let (memory, of_memory) = watch::channel(None);
+    let history = watch::Sender::default();
     helpers.spawn(memory::follow(Arc::clone(wiring.metrics()), memory));
     let (clients, served) = tokio::select! {
         connected = span.child("connect").instrument(reach(&check.cluster)) => connected?,
@@ -84,9 +85,15 @@ pub(super) async fn run(
     start_warnings(check, &wiring, (&clients, &served), &mut helpers);
     if let Some(server) = page {
         let access = access(check, &clients, &served);
-        helpers.spawn(ui::serve(server, page_sources(check, &wiring, &commands), access, stop.clone()));
+        helpers.spawn(ui::serve(
+            server,
+            page_sources(check, &wiring, &commands, history.subscribe()),
+            access,
+            stop.clone(),
+        ));
     }
-    let settings = recording::settings(check, &clients, receivers, &commands, of_memory, wiring.metrics());
+    let metrics = wiring.metrics();
+    let settings = recording::settings(check, &clients, receivers, &commands, of_memory, history, metrics);
     recording::announce(&settings, recording::report_api(check, &served));
     let mut printing = JoinSet::new();
     let terms = Terms {
@@ -121,12 +128,18 @@ pub(super) async fn run(
 }
 
 /// Returns what the page shows.
-fn page_sources(check: &CheckArgs, wiring: &Wiring, commands: &mpsc::Sender<Command>) -> ui::Sources {
+fn page_sources(
+    check: &CheckArgs,
+    wiring: &Wiring,
+    commands: &mpsc::Sender<Command>,
+    history: watch::Receiver<Arc<History>>,
+) -> ui::Sources {
     ui::Sources {
         cluster: check.page.cluster_name.as_str().into(),
         pipeline: commands.clone(),
         progress: wiring.progress(),
         overview: wiring.overview(),
+        history,
         delta_recorded: wiring.reported(),
     }
 }

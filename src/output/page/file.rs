@@ -1,151 +1,100 @@
 //! The page as a file that needs no network, so that it can be archived, sent, printed and searched.
 //!
-//! Browsers only apply the style and script whose hashes are in the page's policy ([`STYLE`], [`SCRIPT`]).
+//! It has the views of the served page as sections, and links to a query become links within the file. Without the
+//! script, all sections are shown below each other. Browsers only apply the style and script whose hashes are in the
+//! page's policy ([`STYLE`], [`SCRIPT`]).
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    io,
-};
+use std::{io, sync::Arc};
 
 use data_encoding::BASE64;
+use jiff::Timestamp;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 use sha2::{Digest as _, Sha256};
 
 use super::{
+    Page, PageContext,
     document::STYLE,
-    owners::{OwnerResults, grouped},
-    parts::{article, badge, choice, lines, place, search, severities, trust, words},
-    query::{NONE, severity},
-    selection::SeverityCounts,
+    layout::{PageState, filter, header},
+    query::{PageQuery, View},
+    selection::Selection,
+    views,
 };
 use crate::{
-    audit::result::{AuditResult, Entry},
-    output::{
-        names::{message, rule_name, worst_first},
-        rules::RuleCatalog,
-        safe::shown_line,
-        style::count,
-        summary::headline,
-    },
+    audit::result::AuditResult,
+    output::{names::worst_first, summary::headline},
 };
 
 const SCRIPT: &str = include_str!("file.js");
 /// Maximum number of results, which a browser shows and searches quickly; they take about 4 MB.
 const RESULTS: usize = 10_000;
 
-/// The rules that have results, each with the index in its anchor.
-type RuleAnchors<'r> = BTreeMap<(&'r str, &'r str), usize>;
-
-/// Writes the counts, the gaps, the results by owner, the most severe first, and the annotations of the rules.
+/// Writes all views of a result.
 pub(crate) fn render(result: &AuditResult, out: &mut dyn io::Write) -> io::Result<()> {
+    let mut entries = worst_first(&result.results);
+    let all = entries.len();
+    entries.truncate(RESULTS);
+    let shown = result.with_results(entries.into_iter().cloned().collect());
+    let page = Page::new(shown, PageContext::of_file());
+    let query = PageQuery::default();
+    let selection = Selection { is_file: true, ..Selection::new(&page, &query) };
+    let content = html! {
+        (filter(&selection))
+        @if all > RESULTS {
+            p.error { (all - RESULTS) " of " (all) " results were left out, the least severe first; use -o json for all." }
+        }
+        @for view in View::ALL.into_iter().filter(|view| view.is_in_file()) {
+            section.view id=(format!("view={}", view.word())) aria-label=(view.title()) { (views::content(view, &selection)) }
+        }
+    };
+    let html = document(&format!("kaudit: {}", headline(result)), &selection, &content).into_string();
+    // maud escapes quotes in text, so that this occurs in links only.
+    writeln!(out, "{}", html.replace("href=\"?", "href=\"#"))
+}
+
+fn document(title: &str, selection: &Selection<'_>, content: &Markup) -> Markup {
     let policy = format!(
         "default-src 'none'; base-uri 'none'; form-action 'none'; img-src data:; style-src '{}'; script-src '{}'",
         hash(STYLE),
         hash(SCRIPT)
     );
-    let headline = headline(result);
-    let mut entries = worst_first(&result.results);
-    let all = entries.len();
-    entries.truncate(RESULTS);
-    let rules: BTreeSet<_> = entries.iter().map(|entry| (&*entry.policy, &*entry.rule)).collect();
-    let found: RuleAnchors<'_> = rules.into_iter().enumerate().map(|(number, rule)| (rule, number)).collect();
-    let owners = grouped(entries.iter().copied());
-    let page = html! {
+    html! {
         (DOCTYPE)
         html lang="en" {
             head {
                 meta charset="utf-8";
                 meta http-equiv="Content-Security-Policy" content=(policy);
                 meta name="viewport" content="width=device-width, initial-scale=1";
-                title { "kaudit: " (headline) }
+                title { (title) }
                 link rel="icon" href="data:,";
                 style { (PreEscaped(STYLE)) }
             }
             body {
-                header { h1 { "kaudit: " (headline) } }
-                main {
-                    (trust(result, std::iter::empty(), None, &html! {}))
-                    (severities(&SeverityCounts::of(&result.results), |_| None))
-                    (filter(&entries))
-                    section #owners aria-labelledby="owners-title" {
-                        h2 #owners-title { (count(owners.len(), "object")) " with results" }
-                        @if owners.is_empty() { p { "No results." } }
-                        @if all > RESULTS {
-                            p.error { (all - RESULTS) " of " (all) " results were left out, the least severe first; use -o json for all." }
-                        }
-                        @for owner in &owners { (results(owner, &found)) }
-                    }
-                    (about(result, &found))
-                }
+                a.skip href="#main" { "Skip to the content" }
+                header { h1 { "kaudit" } (header(selection, &PageState::of(selection), None)) }
+                main #main tabindex="-1" { (content) }
                 script { (PreEscaped(SCRIPT)) }
             }
         }
-    };
-    writeln!(out, "{}", page.into_string())
-}
-
-/// Returns the filter, which is hidden until the script shows it.
-fn filter(entries: &[&Entry]) -> Markup {
-    let namespaces: BTreeSet<String> = entries.iter().map(|entry| namespace(entry)).collect();
-    let policies: BTreeSet<String> = entries.iter().map(|entry| shown_line(&entry.policy)).collect();
-    let severities: BTreeSet<(bool, _)> =
-        entries.iter().map(|entry| (entry.severity.is_none(), entry.severity)).collect();
-    let severities: Vec<&str> = severities.into_iter().map(|(_, known)| severity(known)).collect();
-    html! {
-        form #filter role="search" hidden {
-            (search(None))
-            (choice("Namespace", "namespace", &namespaces.iter().map(String::as_str).collect::<Vec<_>>(), None))
-            (choice("Policy", "policy", &policies.iter().map(String::as_str).collect::<Vec<_>>(), None))
-            (choice("Severity", "severity", &severities, None))
-            button { "Show" }
-            output #found {}
-        }
     }
 }
 
-fn results(owner: &OwnerResults<'_>, found: &RuleAnchors<'_>) -> Markup {
-    let Some(worst) = owner.entries.first() else { return Markup::default() };
-    html! {
-        details.owner data-namespace=(namespace(worst)) {
-            summary {
-                (badge(worst)) " " b { (shown_line(&owner.name)) } " " (count(owner.entries.len(), "result"))
-                span.note { " " (rule_name(worst)) ": " (lines(&message(worst))) }
-            }
-            @for entry in &owner.entries {
-                (article(entry, owner, &html! {
-                    @if let Some(location) = &entry.location {
-                        p { "Manifest " code { (shown_line(&format!("{}:{}", location.file, location.line))) } }
-                    }
-                    @if let Some(number) = found.get(&(&*entry.policy, &*entry.rule)) {
-                        p { a href=(format!("#rule-{number}")) { "About the rule" } ", " code { (place(&entry.source)) } }
-                    }
-                }))
-            }
+impl PageContext {
+    /// Returns the context of an audit that has ended.
+    fn of_file() -> Self {
+        let at = Timestamp::now();
+        Self {
+            cluster: Arc::default(),
+            at,
+            began: at,
+            changed: None,
+            syncing: None,
+            waiting: 0,
+            policies: String::new(),
+            policies_since: None,
+            history: Arc::default(),
+            problems: Vec::new(),
         }
     }
-}
-
-/// Returns title, description, page and source of each rule that has results.
-fn about(result: &AuditResult, found: &RuleAnchors<'_>) -> Markup {
-    let rules = RuleCatalog::of(result);
-    html! {
-        @if !found.is_empty() {
-            section #rules aria-labelledby="rules-title" {
-                h2 #rules-title { "Rules" }
-                @for ((policy, rule), number) in found {
-                    h3 id=(format!("rule-{number}")) { (shown_line(&format!("{policy}/{rule}"))) }
-                    @if let Some(about) = rules.about(policy, rule) { dl { (words(about)) } }
-                    @for text in rules.texts(policy, rule) {
-                        details { summary { code { (place(&text.source)) } } pre tabindex="0" { (lines(&text.text)) } }
-                    }
-                }
-            }
-        }
-    }
-}
-
-fn namespace(entry: &Entry) -> String {
-    shown_line(entry.resource.place().as_deref().unwrap_or(NONE))
 }
 
 /// Returns the source expression of an inline text, as defined by Content Security Policy Level 3.

@@ -3,10 +3,10 @@
 use maud::{Markup, html};
 
 use super::{
-    Page, PageContext,
+    Page, PageContext, controls,
     document::{document, sign_out},
     parts::{choice, time, url_choice},
-    query::{NONE, PageQuery, View, place},
+    query::{NONE, POLICIES, PageQuery, View, place},
     selection::{Selection, SeverityCounts},
 };
 use crate::{
@@ -14,7 +14,7 @@ use crate::{
     output::{
         safe::shown_line,
         style::{Paint, count},
-        summary::gap_lines,
+        summary::{gap_lines, is_compared},
     },
 };
 
@@ -30,35 +30,43 @@ pub(super) enum PageState {
     Waiting(usize),
     /// So many things were not checked.
     Incomplete(usize),
+    /// No object was checked.
+    Nothing,
+    /// Everything is checked, and followed.
     Live,
+    /// Everything was checked when the file was written.
+    Checked,
 }
 
 impl PageState {
-    pub(super) fn of(page: &Page) -> Self {
+    pub(super) fn of(selection: &Selection<'_>) -> Self {
+        let page = selection.page;
         match page.context {
             PageContext { syncing: Some((read, all)), .. } => Self::Starting(read, all),
             PageContext { waiting: waiting @ 1.., .. } => Self::Waiting(waiting),
-            _ if !page.result.complete => {
+            _ if !page.result.complete || !is_compared(&page.result) => {
                 Self::Incomplete(gap_lines(&page.result, Paint(false)).len() + page.context.problems.len())
             }
+            _ if page.result.summary.objects == 0 && page.result.results.is_empty() => Self::Nothing,
+            _ if selection.is_file => Self::Checked,
             _ => Self::Live,
         }
     }
 
     fn class(&self) -> &'static str {
         match self {
-            Self::Starting(..) | Self::Waiting(_) => "wait",
+            Self::Starting(..) | Self::Waiting(_) | Self::Nothing => "wait",
             Self::Incomplete(_) => "error",
-            Self::Live => "pass",
+            Self::Live | Self::Checked => "pass",
         }
     }
 
     /// Returns the colour of the icon in the browser's tab.
     fn colour(&self) -> &'static str {
         match self {
-            Self::Starting(..) | Self::Waiting(_) => "8c959f",
+            Self::Starting(..) | Self::Waiting(_) | Self::Nothing => "8c959f",
             Self::Incomplete(_) => "8250df",
-            Self::Live => "2da44e",
+            Self::Live | Self::Checked => "2da44e",
         }
     }
 
@@ -68,7 +76,9 @@ impl PageState {
             Self::Waiting(objects) => format!("checking: {} to go", count(*objects, "object")),
             Self::Incomplete(0) => "incomplete".to_owned(),
             Self::Incomplete(gaps) => format!("incomplete: {} not checked", count(*gaps, "part")),
+            Self::Nothing => "nothing checked".to_owned(),
             Self::Live => "live · everything checked".to_owned(),
+            Self::Checked => "everything checked".to_owned(),
         }
     }
 }
@@ -81,8 +91,8 @@ pub(super) fn document_of(
     content: &Markup,
 ) -> Markup {
     let page = selection.page;
-    let state = PageState::of(page);
-    let counts = headline(selection);
+    let state = PageState::of(selection);
+    let counts = short_headline(selection);
     let cluster = &page.context.cluster;
     let names = [Some(title.map_or(counts, shown_line)), Some(shown_line(cluster)).filter(|name| !name.is_empty())];
     let title = names.into_iter().flatten().collect::<Vec<_>>().join(" · ");
@@ -90,17 +100,17 @@ pub(super) fn document_of(
 }
 
 /// Returns the cluster, the state and the time of the result, the user who has signed in, and the navigation.
-fn header(selection: &Selection<'_>, state: &PageState, reader: Option<&str>) -> Markup {
+pub(super) fn header(selection: &Selection<'_>, state: &PageState, reader: Option<&str>) -> Markup {
     let page = selection.page;
     let attention = page.result.exceptions.iter().filter(|exception| !exception.message.is_empty()).count();
     html! {
         @if !page.context.cluster.is_empty() { span.cluster { (shown_line(&page.context.cluster)) } }
         @if let Some(scope) = scope(page) { span.note { (scope) } }
         a.state.(state.class()) href=(selection.query.to(View::Coverage).url()) { (state.text()) }
-        span #live.note role="status" { "updated " (time(page.context.at, page.context.at)) }
+        span #live.note role="status" { (if selection.is_file { "checked at " } else { "updated " }) (time(selection, page.context.at)) }
         @if let Some(reader) = reader { span.reader { (shown_line(reader)) " " (sign_out()) } }
         nav.views aria-label="Views" {
-            @for view in View::ALL {
+            @for view in View::ALL.into_iter().filter(|view| !selection.is_file || view.is_in_file()) {
                 a href=(selection.query.to(view).url())
                     aria-current=[(view == selection.query.view && selection.query.object.is_none()).then_some("page")] {
                     (view.title())
@@ -118,19 +128,30 @@ fn scope(page: &Page) -> Option<String> {
 }
 
 /// Returns the counts of a selection in a few words, for the title.
-fn headline(selection: &Selection<'_>) -> String {
+fn short_headline(selection: &Selection<'_>) -> String {
     let critical = selection.violations().filter(|entry| entry.severity == Some(Severity::Critical)).count();
     let critical = if critical > 0 { format!("({critical} critical) ") } else { String::new() };
     format!("{critical}{}", counts(selection))
 }
 
 /// Returns the counts of a selection: `152 failures, 79 warnings`.
-pub(super) fn counts(selection: &Selection<'_>) -> String {
+fn counts(selection: &Selection<'_>) -> String {
     let numbers = [(Outcome::Fail, "failure"), (Outcome::Warn, "warning"), (Outcome::Error, "error")];
     let numbers = numbers.map(|(outcome, noun)| (selection.outcomes(outcome), noun));
     let counted: Vec<String> =
         numbers.into_iter().filter(|(number, _)| *number > 0).map(|(number, noun)| count(number, noun)).collect();
     if counted.is_empty() { "no violations".to_owned() } else { counted.join(", ") }
+}
+
+/// Returns the counts of a selection, of how many objects: `2 failures in 2 of 9 objects`, `no violations in 9 objects`.
+pub(super) fn headline(selection: &Selection<'_>) -> String {
+    let (counts, failing) = (counts(selection), selection.failing_objects());
+    match selection.checked_objects() {
+        Some(checked) if failing > 0 => format!("{counts} in {failing} of {}", count(checked, "object")),
+        Some(checked) => format!("{counts} in {}", count(checked, "object")),
+        None if failing > 0 => format!("{counts} in {}", count(failing, "object")),
+        None => counts,
+    }
 }
 
 /// Returns the form that selects results, and the selected values as links that remove them.
@@ -144,20 +165,28 @@ pub(super) fn filter(selection: &Selection<'_>) -> Markup {
     // A name with control characters cannot be written as it is.
     let rules = results.iter().map(|entry| entry.rule_id.as_deref().unwrap_or(&entry.policy));
     let rules = distinct(rules.filter(|rule| shown_line(rule) == **rule));
+    let frameworks = controls::names(page);
+    let frameworks: Vec<&str> = frameworks.iter().map(|name| &**name).collect();
     let counts = SeverityCounts::of(results);
     let severities: Vec<&str> =
         counts.iter().filter(|(_, number)| *number > 0).map(|(known, _)| super::query::severity(known)).collect();
+    let periods: Vec<(&str, &str)> = (PERIODS.into_iter())
+        .chain(page.context.policies_since.map(|_| (POLICIES, "since the policies changed")))
+        .collect();
     html! {
-        form #filter method="get" role="search" {
+        form #filter method="get" role="search" hidden[selection.is_file] {
             @if query.view != View::Overview { input type="hidden" name="view" value=(query.view.word()); }
             label { "Search " input type="search" name="q" value=[query.q.as_deref()] autocomplete="off"; }
             (choice("Namespace", "namespace", &namespaces, query.namespace.as_deref()))
             @if !teams.is_empty() { (choice("Team", "team", &teams, query.team.as_deref())) }
             (choice("Severity", "severity", &severities, query.severity.as_deref()))
             (choice("Rule", "rule", &rules, query.rule.as_deref()))
+            @if !frameworks.is_empty() { (choice("Framework", "framework", &frameworks, query.framework.as_deref())) }
             (choice("Kind", "kind", &kinds, query.kind.as_deref()))
-            (url_choice("New within", "since", &PERIODS, query.since.as_deref()))
-            button { "Apply" }
+            @if selection.is_file { button.reset type="reset" { "Show all" } } @else {
+                (url_choice("New within", "since", &periods, query.since.as_deref()))
+                button { "Apply" }
+            }
             @if !query.filters().is_empty() {
                 a href=(PageQuery { view: query.view, ..PageQuery::default() }.url()) { "Show all" }
             }

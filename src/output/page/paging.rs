@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use maud::{Markup, html};
 
-use super::query::PageQuery;
+use super::{query::PageQuery, selection::Selection};
 
 /// The pages of a long list, and the current one.
 pub(super) struct Pagination {
@@ -15,9 +15,11 @@ pub(super) struct Pagination {
 }
 
 impl Pagination {
-    pub(super) fn of(all: usize, size: usize, query: &PageQuery) -> Self {
+    /// Returns the pages of `all` items; a file has only one.
+    pub(super) fn of(all: usize, size: usize, selection: &Selection<'_>) -> Self {
+        let size = if selection.is_file { all.max(1) } else { size };
         let last = all.div_ceil(size).max(1);
-        Self { all, size, number: query.page.unwrap_or(1).clamp(1, last), last }
+        Self { all, size, number: selection.query.page.unwrap_or(1).clamp(1, last), last }
     }
 
     /// Returns the indices of the items on the current page.

@@ -5,15 +5,13 @@ use jiff::{SignedDuration, Timestamp};
 use maud::{Markup, html};
 
 use super::{
-    owners::{self, OwnerResults},
     query::{NO_SEVERITY, NONE, severity},
-    selection::SeverityCounts,
+    selection::{Selection, SeverityCounts},
 };
 use crate::{
     audit::result::{About, AuditResult, Entry},
     model::verdict::{Outcome, Severity, Source},
     output::{
-        names::{message, object_name, rule_name},
         rules::page,
         safe::{shown, shown_line},
         style::{Paint, count},
@@ -107,11 +105,19 @@ fn stacked(counts: &SeverityCounts) -> impl Iterator<Item = (usize, Option<Sever
     })
 }
 
-/// Shows a time relative to `now`, with the absolute time in its title; the script keeps it up to date.
-pub(super) fn time(at: Timestamp, now: Timestamp) -> Markup {
+/// Returns the id of an element to which a link of a file leads.
+pub(super) fn anchor(url: &str) -> &str {
+    url.trim_start_matches('?')
+}
+
+/// Shows a time relative to that of the page, with the absolute time in its title; the script keeps it up to date. A file
+/// shows the absolute time.
+pub(super) fn time(selection: &Selection<'_>, at: Timestamp) -> Markup {
     let second = at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
     let absolute = at.strftime("%Y-%m-%d %H:%M:%S UTC").to_string();
-    html! { time datetime=(second) title=(absolute) { (relative(now.duration_since(at))) } }
+    let shown =
+        if selection.is_file { absolute.clone() } else { relative(selection.page.context.at.duration_since(at)) };
+    html! { time datetime=(second) title=(absolute) { (shown) } }
 }
 
 /// Returns a duration as people say it: `4 s ago`, `in 3 d`. The script has the same units.
@@ -124,10 +130,6 @@ fn relative(ago: SignedDuration) -> String {
         _ => (seconds / 86_400, "d"),
     };
     if ago.is_negative() { format!("in {number} {unit}") } else { format!("{number} {unit} ago") }
-}
-
-pub(super) fn search(words: Option<&str>) -> Markup {
-    html! { label { "Search " input type="search" name="q" value=[words] autocomplete="off"; } }
 }
 
 /// Returns a drop-down list of these values and "all".
@@ -165,21 +167,9 @@ pub(super) fn url_choice(label: &str, name: &str, values: &[(&str, &str)], chose
     }
 }
 
-/// Shows a result of an owner or its dependents; `more` is further content.
-pub(super) fn article(entry: &Entry, owner: &OwnerResults<'_>, more: &Markup) -> Markup {
-    html! {
-        article class=(entry.result.word()) data-policy=(shown_line(&entry.policy)) data-severity=(severity(entry.severity)) {
-            h3 { (badge(entry)) " " (rule_name(entry)) }
-            p.message { (lines(&message(entry))) }
-            @if owners::name(&entry.resource) != owner.name { p { "Found in " (object_name(&entry.resource, true)) } }
-            (more)
-        }
-    }
-}
-
 /// Returns the annotations of a rule, as items of a description list.
 pub(super) fn words(about: &About) -> Markup {
-    let texts = [("Rule", about.title.as_deref()), ("Description", about.description.as_deref())];
+    let texts = [("Title", about.title.as_deref()), ("Description", about.description.as_deref())];
     html! {
         @for (label, text) in texts.into_iter().filter_map(|(label, text)| Some((label, text?))) {
             dt { (label) } dd.message { (lines(text)) }

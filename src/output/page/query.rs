@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use jiff::Timestamp;
 use memchr::memmem::Finder;
 use serde::{Deserialize, Deserializer};
 
@@ -20,6 +21,7 @@ pub enum View {
     Overview,
     Namespaces,
     Rules,
+    Frameworks,
     Objects,
     Changes,
     Exceptions,
@@ -28,8 +30,21 @@ pub enum View {
 
 impl View {
     /// All of them, in the order of the navigation.
-    pub(super) const ALL: [Self; 7] =
-        [Self::Overview, Self::Namespaces, Self::Rules, Self::Objects, Self::Changes, Self::Exceptions, Self::Coverage];
+    pub(super) const ALL: [Self; 8] = [
+        Self::Overview,
+        Self::Namespaces,
+        Self::Rules,
+        Self::Frameworks,
+        Self::Objects,
+        Self::Changes,
+        Self::Exceptions,
+        Self::Coverage,
+    ];
+
+    /// Whether a file has it: only a long run knows changes.
+    pub(super) fn is_in_file(self) -> bool {
+        self != Self::Changes
+    }
 
     /// Returns the value of `view` in a URL.
     pub(super) fn word(self) -> &'static str {
@@ -37,6 +52,7 @@ impl View {
             Self::Overview => "overview",
             Self::Namespaces => "namespaces",
             Self::Rules => "rules",
+            Self::Frameworks => "frameworks",
             Self::Objects => "objects",
             Self::Changes => "changes",
             Self::Exceptions => "exceptions",
@@ -50,6 +66,7 @@ impl View {
             Self::Overview => "Overview",
             Self::Namespaces => "Namespaces",
             Self::Rules => "Rules",
+            Self::Frameworks => "Frameworks",
             Self::Objects => "Objects",
             Self::Changes => "Changes",
             Self::Exceptions => "Exceptions",
@@ -74,13 +91,16 @@ pub struct PageQuery {
     /// Only results of this rule: `POLICY/RULE`, or a policy, a rule or an id alone, as for `--skip-rule`.
     #[serde(deserialize_with = "filled", alias = "policy")]
     pub rule: Option<String>,
+    /// Only results of rules that serve this framework, or a control of it, as for `--framework`.
+    #[serde(deserialize_with = "filled")]
+    pub framework: Option<String>,
     /// Only results of objects of this kind, as `Kind.group`.
     #[serde(deserialize_with = "filled")]
     pub kind: Option<String>,
     /// Only results of this severity; `none` selects those without a severity.
     #[serde(deserialize_with = "filled")]
     pub severity: Option<String>,
-    /// Only results that were first seen within this duration, such as `24h`.
+    /// Only results that were first seen within this duration, such as `24h`, or since the `policies` changed.
     #[serde(deserialize_with = "filled")]
     pub since: Option<String>,
     /// Words that must all occur in the object's name, the rule or the message.
@@ -91,13 +111,15 @@ pub struct PageQuery {
     /// One object, as `Kind.group/namespace/name`.
     #[serde(deserialize_with = "filled")]
     pub object: Option<String>,
-    /// `json` or `csv` instead of HTML.
+    /// `json`, `csv`, or the counts of each day as `history`, instead of HTML.
     #[serde(deserialize_with = "filled")]
     pub format: Option<String>,
 }
 
 /// The value of `namespace` for cluster-scoped objects, and of `team` for namespaces without one.
 pub(super) const NONE: &str = "-";
+/// The value of `since` for the time when the policies changed.
+pub(super) const POLICIES: &str = "policies";
 /// The value of `severity` for results without a severity.
 pub(super) const NO_SEVERITY: &str = "none";
 
@@ -105,9 +127,9 @@ impl PageQuery {
     /// Returns a predicate that selects results of a page. A duration that cannot be read selects all.
     pub(super) fn filter<'q>(&'q self, page: &'q Page) -> impl FnMut(&Entry) -> bool + 'q {
         let is = |wanted: &Option<String>, value: &str| wanted.as_deref().is_none_or(|wanted| wanted == value);
-        let rule = self.rule.as_deref().map(RulePattern::new);
+        let takes_rule = self.takes_rule(page);
         let kind = self.kind.as_deref();
-        let since = self.since().and_then(|period| page.context.at.checked_sub(period).ok());
+        let since = self.since(page);
         let words = self.q.as_deref().unwrap_or_default().to_lowercase();
         let words: Vec<Finder<'_>> = words.split_whitespace().map(|word| Finder::new(word).into_owned()).collect();
         // One buffer, reused for all results.
@@ -117,9 +139,7 @@ impl PageQuery {
                 && (self.team.is_none() || is(&self.team, page.team(entry).unwrap_or(NONE)))
                 && is(&self.severity, severity(entry.severity))
                 && kind.is_none_or(|kind| owner_kind(entry) == kind)
-                && rule.as_ref().is_none_or(|rule| {
-                    rule.matches_ids(&entry.policy, &entry.rule, entry.rule_id.as_deref().into_iter())
-                })
+                && takes_rule(&entry.policy, &entry.rule, entry.rule_id.as_deref())
                 && since.is_none_or(|since| entry.since.is_some_and(|first| first >= since))
                 && (words.is_empty() || {
                     write_searched(entry, &mut text);
@@ -128,23 +148,43 @@ impl PageQuery {
         }
     }
 
-    /// Returns the duration of `since`; `None` if there is none, or if it cannot be read.
-    pub(super) fn since(&self) -> Option<Duration> {
-        let text = self.since.as_deref()?;
-        let days = text.strip_suffix('d').and_then(|days| days.parse::<u32>().ok());
-        match days {
-            Some(days) => Some(Duration::from_hours(24 * u64::from(days))),
-            None => text::duration(text).ok(),
+    /// Returns a predicate that selects rules by their policy, name and id.
+    pub(super) fn takes_rule<'q>(&'q self, page: &'q Page) -> impl Fn(&str, &str, Option<&str>) -> bool + 'q {
+        let pattern = self.rule.as_deref().map(RulePattern::new);
+        let serving = self.framework.as_deref().map(|framework| page.serving(framework));
+        move |policy, rule, id| {
+            pattern.as_ref().is_none_or(|pattern| pattern.matches_ids(policy, rule, id.into_iter()))
+                && serving.as_ref().is_none_or(|serving| serving.contains(&(policy, rule)))
         }
+    }
+
+    /// Whether the filters in force select rules only, so that the numbers of objects that these apply to are known.
+    pub(super) fn selects_rules_only(&self) -> bool {
+        self.filters().iter().all(|(name, _)| ["rule", "framework"].contains(name))
+    }
+
+    /// Returns the time that `since` names; `None` if there is none, or if it cannot be read.
+    pub(super) fn since(&self, page: &Page) -> Option<Timestamp> {
+        let text = self.since.as_deref()?;
+        if text == POLICIES {
+            return page.context.policies_since;
+        }
+        let days = text.strip_suffix('d').and_then(|days| days.parse::<u32>().ok());
+        let period = match days {
+            Some(days) => Duration::from_hours(24 * u64::from(days)),
+            None => text::duration(text).ok()?,
+        };
+        page.context.at.checked_sub(period).ok()
     }
 
     /// Returns the names and values of the filters in force.
     pub(super) fn filters(&self) -> Vec<(&'static str, &str)> {
-        let Self { namespace, team, rule, kind, severity, since, q, .. } = self;
+        let Self { namespace, team, rule, framework, kind, severity, since, q, .. } = self;
         [
             ("namespace", namespace),
             ("team", team),
             ("rule", rule),
+            ("framework", framework),
             ("kind", kind),
             ("severity", severity),
             ("since", since),

@@ -10,7 +10,6 @@ use super::{
 };
 use crate::{
     audit::{
-        ended::KEPT,
         exceptions::ExceptionSummary,
         result::{About, Ended, Entry},
     },
@@ -19,15 +18,19 @@ use crate::{
         rule_counts::RuleCounts,
         verdict::{Outcome, Severity},
     },
-    output::names::urgency,
+    output::{names::urgency, rules::RuleCatalog},
 };
 
 /// The results of a page that a query selects.
 pub(super) struct Selection<'p> {
     pub(super) page: &'p Page,
     pub(super) query: &'p PageQuery,
+    /// Whether it is shown in a file, which has all results and no server.
+    pub(super) is_file: bool,
     /// The results, the most severe first.
     pub(super) entries: Vec<&'p Entry>,
+    /// When the period of the changes begins: a day ago, if the query names no other time.
+    pub(super) since: Timestamp,
     /// The violations first seen within the period of the changes, the newest first.
     pub(super) new: Vec<&'p Entry>,
     /// The violations resolved within that period, the newest first.
@@ -38,7 +41,7 @@ impl<'p> Selection<'p> {
     pub(super) fn new(page: &'p Page, query: &'p PageQuery) -> Self {
         let mut is_selected = query.filter(page);
         let entries: Vec<&Entry> = page.result.results.iter().filter(|entry| is_selected(entry)).collect();
-        let since = page.context.at.saturating_sub(period(query)).unwrap_or(Timestamp::MIN);
+        let since = query.since(page).unwrap_or_else(|| page.a_day_ago());
         let is_new = |entry: &&&Entry| {
             entry.result.is_violation() && !entry.is_handed_over && entry.since.is_some_and(|first| first >= since)
         };
@@ -49,7 +52,7 @@ impl<'p> Selection<'p> {
         let mut is_selected = without_since.filter(page);
         let ended = page.result.ended.iter().filter(|ended| ended.at >= since && is_selected(&ended.entry)).collect();
         drop(is_selected);
-        Self { page, query, entries, new, ended }
+        Self { page, query, is_file: false, entries, since, new, ended }
     }
 
     /// Returns the selected violations.
@@ -120,15 +123,18 @@ impl<'p> Selection<'p> {
         rows
     }
 
-    /// Returns a row for each rule that has results, and without filters also for the others, the most severe and most
-    /// frequent first.
+    /// Returns a row for each rule that has results, and for the other selected rules unless filters select objects, the
+    /// most severe and most frequent first.
     pub(super) fn rules(&self) -> Vec<RuleRow<'p>> {
         let mut rows: BTreeMap<(&str, &str), RuleRow<'p>> = BTreeMap::new();
-        let is_whole = self.query.filters().is_empty();
-        for policy in &self.page.result.policies {
-            for rule in policy.rules.iter().filter(|_| is_whole) {
-                let row = RuleRow::new(&policy.name, rule, Some(policy.about_rule(rule)));
-                rows.entry((&policy.name, rule)).or_insert(row).total = policy.objects.get(rule).copied();
+        if self.query.selects_rules_only() {
+            let takes_rule = self.query.takes_rule(self.page);
+            let objects = RuleCatalog::of(&self.page.result);
+            for (policy, rule, about) in self.page.rules() {
+                if takes_rule(policy, rule, about.id.as_deref()) {
+                    let row = RuleRow::new(policy, rule, Some(about));
+                    rows.entry((policy, rule)).or_insert(row).total = objects.objects(policy, rule);
+                }
             }
         }
         let mut objects: BTreeMap<(&str, &str), BTreeSet<&ObjectRef>> = BTreeMap::new();
@@ -158,16 +164,23 @@ impl<'p> Selection<'p> {
     }
 }
 
-/// Returns the period of the changes: that of the query, or a day.
-pub(super) fn period(query: &PageQuery) -> jiff::SignedDuration {
-    query.since().and_then(|period| period.try_into().ok()).unwrap_or(KEPT)
-}
+/// The number of severities, and none.
+const KINDS: usize = Severity::ALL.len() + 1;
 
 /// Numbers of violations by severity. More of a severity is more than any number of less severe ones.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct SeverityCounts([usize; Severity::ALL.len() + 1]);
+pub(super) struct SeverityCounts([usize; KINDS]);
 
 impl SeverityCounts {
+    /// Returns those that at least one of several counts.
+    pub(super) fn occurring<'c>(counts: impl IntoIterator<Item = &'c Self>) -> Vec<Option<Severity>> {
+        let mut sums = Self::default();
+        for counts in counts {
+            sums.0.iter_mut().zip(counts.0).for_each(|(sum, count)| *sum += count);
+        }
+        sums.iter().filter(|(_, sum)| *sum > 0).map(|(known, _)| known).collect()
+    }
+
     pub(super) fn of<'e>(entries: impl IntoIterator<Item = &'e Entry>) -> Self {
         let mut counts = Self::default();
         entries.into_iter().for_each(|entry| counts.add(entry));
@@ -225,7 +238,7 @@ pub(super) struct RuleRow<'p> {
     pub(super) excused: usize,
     /// The number of results `error`.
     pub(super) errors: usize,
-    /// The counts in the whole scope of the audit, if no filter is in force and they are known.
+    /// The counts in the whole scope of the audit, if all its objects are selected and they are known.
     pub(super) total: Option<RuleCounts>,
 }
 
@@ -242,14 +255,18 @@ impl<'p> RuleRow<'p> {
 
     /// Returns its id, or `POLICY/RULE`.
     pub(super) fn id(&self) -> String {
-        let id = self.about.and_then(|about| about.id.as_deref());
-        id.map_or_else(|| format!("{}/{}", self.policy, self.rule), str::to_owned)
+        rule_id(self.policy, self.rule, self.about.and_then(|about| about.id.as_deref()))
     }
 
     /// Returns its title, or the name of the rule.
     pub(super) fn title(&self) -> &'p str {
         self.about.and_then(|about| about.title.as_deref()).unwrap_or(self.rule)
     }
+}
+
+/// Returns the id of a rule, or `POLICY/RULE`.
+pub(super) fn rule_id(policy: &str, rule: &str, id: Option<&str>) -> String {
+    id.map_or_else(|| format!("{policy}/{rule}"), str::to_owned)
 }
 
 /// New or resolved violations that belong together: those of one rule in one namespace, or a single one.

@@ -1,9 +1,8 @@
 use std::sync::Arc;
 
 use super::*;
-use crate::audit::ended::KEPT;
 use crate::{
-    audit::result::Ended,
+    audit::result::{Ended, Summary},
     model::{
         rule_counts::RuleCounts,
         verdict::{Outcome, Severity},
@@ -21,6 +20,8 @@ fn context() -> PageContext {
         syncing: None,
         waiting: 0,
         policies: "1780961d".to_owned(),
+        policies_since: None,
+        history: Arc::default(),
         problems: Vec::new(),
     }
 }
@@ -41,7 +42,7 @@ fn owned() -> AuditResult {
     let settings = resource("v1", "ConfigMap", "blog", "settings");
     let mut critical = entry(settings, "image", "warn_size", Outcome::Warn, "large & <b>bold</b>");
     critical.severity = Some(Severity::Critical);
-    critical.since = Some(context().at.saturating_sub(KEPT * 2).unwrap());
+    critical.since = Some(context().at.saturating_sub(SignedDuration::from_hours(48)).unwrap());
     results.push(critical);
     AuditResult { teams: [("shop".into(), "checkout".into())].into(), ..audit(results, Vec::new(), 1) }
 }
@@ -208,11 +209,13 @@ fn foreign_text_is_escaped() {
 
 #[test]
 fn clean_and_incomplete_pages_differ() {
-    let clean = audit(Vec::new(), Vec::new(), 3);
+    let clean = clean();
     let text = html(&clean, &PageQuery::default());
     assert!(text.contains("Everything in scope is checked by") && text.contains("live · everything checked"), "{text}");
     let gaps = html(&cluster_with_gaps(), &PageQuery::default());
     assert!(gaps.contains("not checked.") && gaps.contains(">incomplete: "), "{gaps}");
+    let nothing = html(&audit(Vec::new(), Vec::new(), 0), &PageQuery::default());
+    assert!(nothing.contains(">nothing checked<") && !nothing.contains("everything"), "{nothing}");
     for context in [PageContext { waiting: 7, ..context() }, PageContext { syncing: Some((2, 9)), ..context() }] {
         let text = Page::new(clean.clone(), context).html(&PageQuery::default(), None);
         assert!(
@@ -245,7 +248,8 @@ fn the_coverage_shows_gate_changes_and_gaps() {
 }
 
 fn clean() -> AuditResult {
-    audit(Vec::new(), Vec::new(), 3)
+    let summary = Summary { objects: 3, pass: 3, ..Summary::default() };
+    AuditResult { summary, ..audit(Vec::new(), Vec::new(), 3) }
 }
 
 #[test]
@@ -303,4 +307,116 @@ fn numbers_of_severities_are_in_order() {
     let selection = Selection::new(&page, &query);
     let places: Vec<&str> = selection.namespaces().iter().map(|row| row.place).collect();
     assert_eq!(places, ["blog", "shop"], "one critical violation is more than two without severity");
+}
+
+/// Returns results of rules that serve controls of two frameworks.
+fn of_frameworks() -> AuditResult {
+    let mut result = owned();
+    let serves = |controls: &[(&str, &str)]| {
+        let controls = controls.iter().map(|(name, id)| (Arc::from(*name), vec![Arc::from(*id)]));
+        About { frameworks: controls.collect(), ..About::default() }
+    };
+    let image = &mut result.policies[0];
+    image.about_rules = [
+        ("deny_latest".to_owned(), serves(&[("pss", "baseline"), ("acme", "A.1")])),
+        ("warn_size".to_owned(), serves(&[("pss", "restricted")])),
+    ]
+    .into();
+    let counts = RuleCounts { applicable: 4, failing: 2, ..RuleCounts::default() };
+    image.objects = [("deny_latest".to_owned(), counts)].into();
+    result
+}
+
+#[test]
+fn controls_have_their_failing_objects() {
+    let result = of_frameworks();
+    let page = Page::new(result.clone(), context());
+    let numbers = |query: &PageQuery| -> Vec<(String, usize, Option<(usize, usize)>)> {
+        let rows = controls::frameworks(&Selection::new(&page, query)).into_iter();
+        let of_row = |row: controls::FrameworkRow| {
+            let name = row.listed.name.clone();
+            row.listed.controls.into_iter().zip(row.controls).map(move |(control, numbers)| {
+                let checks = numbers.checks.map(|checks| (checks.failing, checks.applicable));
+                (controls::control_name(&name, &control.id), numbers.failing, checks)
+            })
+        };
+        rows.flat_map(of_row).collect()
+    };
+    let row = |name: &str, failing, checks| (name.to_owned(), failing, checks);
+    // A level includes the one below it, in its numbers and in the filter to which they lead.
+    let all = [
+        row("acme:A.1", 2, Some((2, 4))),
+        row("pss:baseline", 2, Some((2, 4))),
+        row("pss:restricted", 3, Some((2, 4))),
+    ];
+    assert_eq!(numbers(&view(View::Frameworks)), all);
+    for (name, failing, _) in all {
+        let query = PageQuery { framework: Some(name.clone()), ..view(View::Objects) };
+        assert_eq!(names(&result, &query).len(), failing, "{name}");
+    }
+    let of_acme = PageQuery { framework: Some("acme".to_owned()), ..view(View::Frameworks) };
+    assert_eq!(numbers(&of_acme), [row("acme:A.1", 2, Some((2, 4)))]);
+    let of_blog = PageQuery { namespace: Some("blog".to_owned()), ..view(View::Frameworks) };
+    assert_eq!(numbers(&of_blog)[1..], [row("pss:baseline", 0, None), row("pss:restricted", 1, None)]);
+    let text = html(&result, &view(View::Frameworks));
+    assert!(text.contains("Pod Security Standards") && text.contains("framework=pss%3Arestricted"), "{text}");
+    assert!(html(&owned(), &view(View::Frameworks)).contains("No rule in force names a control"));
+}
+
+#[test]
+fn changes_since_the_policies_changed_are_selected() {
+    let changed = context().at.saturating_sub(SignedDuration::from_mins(5)).unwrap();
+    let query = PageQuery { since: Some("policies".to_owned()), ..view(View::Changes) };
+    let text = |since| {
+        let page = Page::new(owned(), PageContext { policies_since: since, ..context() });
+        (page.entries(&query).count(), page.html(&query, None))
+    };
+    let (number, html) = text(Some(changed));
+    assert!(number == 2 && html.contains("Since the policies changed: 2 new, 0 resolved"), "{html}");
+    let (number, html) = text(None);
+    assert!(number == 3 && html.contains("Last 24 hours") && !html.contains("since the policies changed"), "{html}");
+}
+
+#[test]
+fn a_chart_shows_the_days_before() {
+    let mut history = History::default();
+    history.add("2026-11-21".parse().unwrap(), &clean());
+    history.add("2026-11-22".parse().unwrap(), &owned());
+    let page = Page::new(owned(), PageContext { history: Arc::new(history), ..context() });
+    let text = page.html(&PageQuery::default(), None);
+    assert!(
+        text.contains("<polygon class=\"critical\"") && text.contains("0 on 2026-11-21, 3 now, 3 at most"),
+        "{text}"
+    );
+    let namespace = |name: &str| PageQuery { namespace: Some(name.to_owned()), ..PageQuery::default() };
+    let text = page.html(&namespace("shop"), None);
+    assert!(text.contains("2 now, 2 at most") && !text.contains("polygon class=\"critical\""), "{text}");
+    let searched = PageQuery { q: Some("tag".to_owned()), ..PageQuery::default() };
+    assert!(!page.html(&searched, None).contains("<polygon"), "counts by words are not kept");
+    let csv = |page: &Page| String::from_utf8(page.history_csv().unwrap()).unwrap();
+    assert!(csv(&page).contains("2026-11-22,severity,critical,1\n"), "{}", csv(&page));
+    assert!(csv(&page).contains("2026-11-22,namespace,shop,2\n"), "{}", csv(&page));
+    // A reader of one namespace sees its counts only.
+    let restricted = page.restricted_to(&[Some("shop".into())].into());
+    assert_eq!(csv(&restricted), "date,by,name,violations\n2026-11-22,namespace,shop,2\n");
+}
+
+#[test]
+fn a_file_has_all_views_and_links_within_it() {
+    let mut out = Vec::new();
+    render(&of_frameworks(), &mut out).unwrap();
+    let text = String::from_utf8(out).unwrap();
+    for view in View::ALL {
+        let section = format!("<section class=\"view\" id=\"view={}\"", view.word());
+        assert_eq!(text.contains(&section), view.is_in_file(), "{view:?}");
+    }
+    assert!(!text.contains("href=\"?") && text.contains("href=\"#view=objects&amp;namespace=shop\""), "{text}");
+    // Links to an object and to a rule have targets.
+    for id in ["object=Deployment.apps%2Fshop%2Fweb", "view=rules&amp;rule=image%2Fdeny_latest"] {
+        assert!(text.contains(&format!("href=\"#{id}\"")) && text.contains(&format!("id=\"{id}\"")), "{id} in {text}");
+    }
+    assert!(
+        text.contains("data-control=\"pss:restricted\"") && text.contains("data-rule=\"image/deny_latest\""),
+        "{text}"
+    );
 }

@@ -3,6 +3,8 @@
 mod changes;
 mod coverage;
 mod exceptions;
+mod frameworks;
+mod history;
 mod namespaces;
 mod object;
 mod objects;
@@ -15,16 +17,22 @@ use super::{layout, owners::OwnerResults, query::View, selection::Selection};
 
 /// Returns the view that the query of a selection names.
 pub(super) fn view(selection: &Selection<'_>, reader: Option<&str>) -> Markup {
-    let content = match selection.query.view {
+    let content = content(selection.query.view, selection);
+    layout::document_of(selection, None, reader, &html! { (layout::filter(selection)) (content) })
+}
+
+/// Returns the content of a view.
+pub(super) fn content(view: View, selection: &Selection<'_>) -> Markup {
+    match view {
         View::Overview => overview::view(selection),
         View::Namespaces => namespaces::view(selection),
         View::Rules => rules::view(selection),
+        View::Frameworks => frameworks::view(selection),
         View::Objects => objects::view(selection),
         View::Changes => changes::view(selection),
         View::Exceptions => exceptions::view(selection),
         View::Coverage => coverage::view(selection),
-    };
-    layout::document_of(selection, None, reader, &html! { (layout::filter(selection)) (content) })
+    }
 }
 
 /// Returns the view of one object and its dependents.

@@ -138,12 +138,8 @@ async fn clean_and_incomplete_pages_look_different() {
     assert_eq!(look(&without), clean);
     for browser in [&with, &without] {
         let text = browser.text();
-        for words in [
-            "no violations in 0 objects of",
-            "Everything in scope is checked by 1 rule.",
-            "No violations.",
-            "No results.",
-        ] {
+        for words in ["no violations in ", "Everything in scope is checked by 1 rule.", "No violations.", "No results."]
+        {
             assert!(text.contains(words), "{words} in {text}");
         }
         assert_eq!(browser.evaluate("return document.title"), "no violations · kaudit");

@@ -7,8 +7,8 @@ use super::super::{
     owners,
     paging::Pagination,
     parts::{badge, time},
-    query::{View, place},
-    selection::{ChangeGroup, Selection, period},
+    query::{POLICIES, View, place},
+    selection::{ChangeGroup, Selection, rule_id},
 };
 use crate::output::{names::object_name, safe::shown_line, style::count};
 
@@ -17,12 +17,13 @@ const CHANGES: usize = 100;
 
 pub(super) fn view(selection: &Selection<'_>) -> Markup {
     let changes = selection.changes();
-    let pages = Pagination::of(changes.len(), CHANGES, selection.query);
+    let pages = Pagination::of(changes.len(), CHANGES, selection);
     html! {
         h2 { (title(selection)) }
+        (super::history::chart(selection))
         p.note {
             "Violations that existed before kaudit was installed count as new from its first run. Resolved ones are known since this \
-             process started, " (time(selection.page.context.began, selection.page.context.at)) "."
+             process started, " (time(selection, selection.page.context.began)) "."
         }
         (list(selection, &changes[pages.shown()]))
         (pages.links(selection.query))
@@ -31,14 +32,18 @@ pub(super) fn view(selection: &Selection<'_>) -> Markup {
 
 /// Returns the numbers of changes and their period.
 pub(super) fn title(selection: &Selection<'_>) -> String {
-    let hours = period(selection.query).as_hours();
-    let minutes = period(selection.query).as_mins();
+    let (new, resolved) = (selection.new.len(), selection.ended.len());
+    if selection.query.since.as_deref() == Some(POLICIES) && selection.page.context.policies_since.is_some() {
+        return format!("Since the policies changed: {new} new, {resolved} resolved");
+    }
+    let period = selection.page.context.at.duration_since(selection.since);
+    let (hours, minutes) = (period.as_hours(), period.as_mins());
     let within = match (hours, minutes) {
         (0, minutes) => count(usize::try_from(minutes).unwrap_or_default(), "minute"),
         (1..=48, _) => count(usize::try_from(hours).unwrap_or_default(), "hour"),
         _ => count(usize::try_from(hours / 24).unwrap_or_default(), "day"),
     };
-    format!("Last {within}: {} new, {} resolved", selection.new.len(), selection.ended.len())
+    format!("Last {within}: {new} new, {resolved} resolved")
 }
 
 /// Shows changes.
@@ -60,7 +65,7 @@ pub(super) fn list(selection: &Selection<'_>, changes: &[ChangeGroup<'_>]) -> Ma
                 }
                 span.note {
                     (shown_line(&rule_of(first)))
-                    @if let Some(at) = change.at { ", " (time(at, selection.page.context.at)) }
+                    @if let Some(at) = change.at { ", " (time(selection, at)) }
                 }
             }
         } } } }
@@ -68,5 +73,5 @@ pub(super) fn list(selection: &Selection<'_>, changes: &[ChangeGroup<'_>]) -> Ma
 }
 
 fn rule_of(entry: &crate::audit::result::Entry) -> String {
-    entry.rule_id.as_deref().map_or_else(|| format!("{}/{}", entry.policy, entry.rule), str::to_owned)
+    rule_id(&entry.policy, &entry.rule, entry.rule_id.as_deref())
 }

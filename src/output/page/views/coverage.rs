@@ -12,16 +12,16 @@ pub(super) fn view(selection: &Selection<'_>) -> Markup {
     let context = &page.context;
     let problems = context.problems.iter().map(String::as_str);
     let more = html! {
-        dl {
+        @if !selection.is_file { dl {
             dt { "Initial sync" }
             dd { @match context.syncing {
                 Some((read, all)) => { "in progress: " (read) " of " (all) " lists read" }
                 None => "done",
             } }
             dt { "Last change" }
-            dd { @match context.changed { Some(changed) => (time(changed, context.at)), None => "none yet" } }
-        }
+            dd { @match context.changed { Some(changed) => (time(selection, changed)), None => "none yet" } }
+        } }
         @if page.is_restricted { p { "Results in namespaces whose reports you may not list are left out." } }
     };
-    trust(&page.result, problems, Some(&context.policies), &more)
+    trust(&page.result, problems, Some(context.policies.as_str()).filter(|revision| !revision.is_empty()), &more)
 }

@@ -10,8 +10,7 @@ const EXCEPTIONS: usize = 200;
 
 pub(super) fn view(selection: &Selection<'_>) -> Markup {
     let exceptions = selection.exceptions();
-    let pages = Pagination::of(exceptions.len(), EXCEPTIONS, selection.query);
-    let now = selection.page.context.at;
+    let pages = Pagination::of(exceptions.len(), EXCEPTIONS, selection);
     html! {
         h2 { (count(exceptions.len(), "exception")) }
         @if exceptions.is_empty() { p { "No exceptions." } } @else {
@@ -21,14 +20,14 @@ pub(super) fn view(selection: &Selection<'_>) -> Markup {
                         th scope="col" { "Exception" } th scope="col" { "State" } th.number scope="col" { "Excuses" }
                         th scope="col" { "Ends" } th scope="col" { "Reason" }
                     } }
-                    tbody { @for exception in &exceptions[pages.shown()] { tr {
+                    tbody { @for exception in &exceptions[pages.shown()] { tr data-exception=[selection.is_file.then(|| shown_line(&exception.name))] {
                         th scope="row" { (shown_line(&exception.name)) }
                         td data-label="State" {
                             b.badge.(exception.state.as_str()) { (exception.state.as_str()) }
                             @if !exception.message.is_empty() { " " (shown_line(&exception.sentence())) }
                         }
                         td.number data-label="Excuses" { (exception.results) }
-                        td data-label="Ends" { @if let Some(end) = exception.expires_at { (time(end, now)) } }
+                        td data-label="Ends" { @if let Some(end) = exception.expires_at { (time(selection, end)) } }
                         td data-label="Reason" { (shown_line(&exception.reason)) }
                     } } }
                 }

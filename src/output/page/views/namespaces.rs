@@ -15,7 +15,7 @@ const NAMESPACES: usize = 200;
 
 pub(super) fn view(selection: &Selection<'_>) -> Markup {
     let rows = selection.namespaces();
-    let pages = Pagination::of(rows.len(), NAMESPACES, selection.query);
+    let pages = Pagination::of(rows.len(), NAMESPACES, selection);
     html! {
         h2 { (count(rows.len(), "namespace")) " with results or changes" }
         (table(selection, &rows[pages.shown()]))
@@ -26,16 +26,18 @@ pub(super) fn view(selection: &Selection<'_>) -> Markup {
 /// Shows rows of namespaces.
 pub(super) fn table(selection: &Selection<'_>, rows: &[NamespaceRow<'_>]) -> Markup {
     let has_teams = rows.iter().any(|row| row.team.is_some());
+    let has_excused = rows.iter().any(|row| row.excused > 0);
+    let severities = SeverityCounts::occurring(rows.iter().map(|row| &row.counts));
     html! {
         @if rows.is_empty() { p { "No results." } } @else {
-            div.scroll tabindex="0" role="region" aria-label="Namespaces" {
+            div.scroll tabindex="0" role="region" aria-label="Table of namespaces" {
                 table {
                     thead { tr {
                         th scope="col" { "Namespace" }
                         @if has_teams { th scope="col" { "Team" } }
-                        @for (known, _) in SeverityCounts::default().iter() { th.number scope="col" { (label(severity(known))) } }
-                        th.number scope="col" { "Excused" }
-                        th.number scope="col" { "New, resolved" }
+                        @for known in &severities { th.number scope="col" { (label(severity(*known))) } }
+                        @if has_excused { th.number scope="col" { "Excused" } }
+                        @if !selection.is_file { th.number scope="col" { "New, resolved" } }
                     } }
                     tbody { @for row in rows {
                         @let of = |change: &dyn Fn(&mut super::super::query::PageQuery)| {
@@ -44,10 +46,10 @@ pub(super) fn table(selection: &Selection<'_>, rows: &[NamespaceRow<'_>]) -> Mar
                                 change(query);
                             })
                         };
-                        tr {
+                        tr data-namespace=[selection.is_file.then_some(row.place)] {
                             th scope="row" { a href=(of(&|_| ())) { (shown_place(row.place)) } }
                             @if has_teams { td { (row.team.map_or(String::new(), shown_line)) } }
-                            @for (known, number) in row.counts.iter() {
+                            @for (known, number) in row.counts.iter().filter(|(known, _)| severities.contains(known)) {
                                 @let word = severity(known);
                                 td.number data-label=(label(word)) {
                                     @if number > 0 {
@@ -55,8 +57,8 @@ pub(super) fn table(selection: &Selection<'_>, rows: &[NamespaceRow<'_>]) -> Mar
                                     }
                                 }
                             }
-                            td.number data-label="Excused" { @if row.excused > 0 { (row.excused) } }
-                            td.number data-label="New, resolved" { (delta(row.new, row.resolved)) }
+                            @if has_excused { td.number data-label="Excused" { @if row.excused > 0 { (row.excused) } } }
+                            @if !selection.is_file { td.number data-label="New, resolved" { (delta(row.new, row.resolved)) } }
                         }
                     } }
                 }

@@ -1,6 +1,7 @@
 //! One object with its dependents: what to change, each result with its reason, and how to excuse it.
 
 use maud::{Markup, html};
+use serde_json::Value;
 
 use super::super::{
     owners::{self, OwnerResults},
@@ -28,9 +29,7 @@ const RESULTS: usize = 50;
 const OPEN: usize = 1;
 
 pub(super) fn view(selection: &Selection<'_>, owner: &OwnerResults<'_>) -> Markup {
-    let pages = Pagination::of(owner.entries.len(), RESULTS, selection.query);
-    let object =
-        owner.entries.iter().find(|entry| owners::name(&entry.resource) == owner.name).map(|entry| &*entry.resource);
+    let pages = Pagination::of(owner.entries.len(), RESULTS, selection);
     html! {
         p { a href=(selection.query.to(View::Objects).url()) { "All objects" } }
         h2.name { (shown_line(&owner.name)) }
@@ -39,7 +38,7 @@ pub(super) fn view(selection: &Selection<'_>, owner: &OwnerResults<'_>) -> Marku
         } @else {
             (severities(&SeverityCounts::of(owner.entries.iter().copied()), |_| None))
         }
-        @if let Some(object) = object { (fix(object, &owner.entries)) }
+        (fix(&owner.entries, command))
         @if pages.last() > 1 { p { (count(owner.entries.len(), "result")) ", the most severe first" } }
         ul.results {
             @for (number, entry) in owner.entries[pages.shown()].iter().enumerate() {
@@ -50,25 +49,34 @@ pub(super) fn view(selection: &Selection<'_>, owner: &OwnerResults<'_>) -> Marku
     }
 }
 
-/// Shows the fields to change, as a part of the manifest and as a command.
-fn fix(object: &ObjectRef, entries: &[&Entry]) -> Markup {
-    let Some(patch) = patch(object, entries) else { return Markup::default() };
-    let fragment = to_yaml(&patch).unwrap_or_default();
+/// Shows the fields of an owner to change, as a part of its manifest; `more` is further content. Its dependents follow it.
+pub(super) fn fix(entries: &[&Entry], more: impl FnOnce(&ObjectRef, &Value) -> Markup) -> Markup {
+    let own = entries.iter().find(|entry| entry.owner.is_none());
+    let Some((object, patch)) = own.and_then(|own| Some((&own.resource, patch(&own.resource, entries)?))) else {
+        return Markup::default();
+    };
+    html! {
+        section.fix aria-label="Fix" {
+            h3 { "Fix" }
+            p { "The fields with one correct value; the other results need a decision. In the manifest:" }
+            pre tabindex="0" { (lines(&to_yaml(&patch).unwrap_or_default())) }
+            (more(object, &patch))
+        }
+    }
+}
+
+/// Shows a patch as a command.
+fn command(object: &ObjectRef, patch: &Value) -> Markup {
     let kind = if is_strategic(object) { "strategic" } else { "merge" };
     let namespace = object.namespace.as_ref().map_or(String::new(), |namespace| format!(" -n {namespace}"));
     let name = format!("{}/{}", object.kind_with_group().to_lowercase(), object.name);
     // The text of a patch is JSON without single quotes that the shell could end at.
     let json = patch.to_string().replace('\'', "\\u0027");
     html! {
-        section #fix aria-labelledby="fix-title" {
-            h3 #fix-title { "Fix" }
-            p { "The fields with one correct value; the other results need a decision. In the manifest:" }
-            pre tabindex="0" { (lines(&fragment)) }
-            details {
-                summary { "The same as a command" }
-                p.note { "If the manifest is in a repository, change it there: the next deployment undoes a change of the object alone." }
-                pre tabindex="0" { (lines(&format!("kubectl patch {name}{namespace} --type={kind} -p '{json}'"))) }
-            }
+        details {
+            summary { "The same as a command" }
+            p.note { "If the manifest is in a repository, change it there: the next deployment undoes a change of the object alone." }
+            pre tabindex="0" { (lines(&format!("kubectl patch {name}{namespace} --type={kind} -p '{json}'"))) }
         }
     }
 }
@@ -83,7 +91,7 @@ fn result(selection: &Selection<'_>, owner: &OwnerResults<'_>, entry: &Entry, op
             dl {
                 @if owners::name(&entry.resource) != owner.name { dt { "Found in" } dd { (object_name(&entry.resource, true)) } }
                 @if let Some(field) = entry.field() { dt { "Field" } dd { code { (shown_line(field)) } } }
-                @if let Some(since) = entry.since { dt { "Since" } dd { (time(since, page.context.at)) } }
+                @if let Some(since) = entry.since { dt { "Since" } dd { (time(selection, since)) } }
                 @if let Some(about) = catalog.about(&entry.policy, &entry.rule) { (words(about)) }
                 dt { "Rule" } dd { code { (shown_line(&format!("{}/{}", entry.policy, entry.rule))) } ", " code { (place(&entry.source)) } }
                 dt { "Explain" } dd { code { "kubectl kaudit explain " (entry.id) } }

@@ -1,18 +1,23 @@
 //! Objects with results, the most severe first; each opens in place.
 
+use jiff::Timestamp;
 use maud::{Markup, html};
 
 use super::super::{
-    layout::{counts, shown_place},
+    layout::{headline, shown_place},
     owners::{self, OwnerResults},
     paging::Pagination,
-    parts::{badge, lines, severities, time},
-    query::PageQuery,
-    selection::{Selection, SeverityCounts},
+    parts::{anchor, badge, lines, severities, time},
+    query::{PageQuery, View, place, severity},
+    selection::{Selection, SeverityCounts, rule_id},
 };
+use super::object::fix;
 use crate::{
     audit::result::Entry,
-    output::{names::message, safe::shown_line, style::count},
+    output::{
+        names::{message, object_name},
+        safe::shown_line,
+    },
 };
 
 /// Number of objects per page.
@@ -22,13 +27,12 @@ const RESULTS: usize = 8;
 
 pub(super) fn view(selection: &Selection<'_>) -> Markup {
     let owners = owners::grouped(selection.entries.iter().copied());
-    let pages = Pagination::of(owners.len(), OBJECTS, selection.query);
-    let place = selection.query.namespace.as_deref().map(shown_place);
+    let pages = Pagination::of(owners.len(), OBJECTS, selection);
+    let namespace = selection.query.namespace.as_deref().map(shown_place);
     html! {
         h2 {
-            @if let Some(place) = place { (place) ": " }
-            (counts(selection)) " in " (count(selection.failing_objects(), "object"))
-            @if let Some(checked) = selection.checked_objects() { " of " (checked) }
+            @if let Some(namespace) = namespace { (namespace) ": " }
+            span.headline { (headline(selection)) }
         }
         (severities(&SeverityCounts::of(selection.violations()), |word| {
             Some(selection.query.with(|query| query.severity = Some(word.to_owned())))
@@ -36,6 +40,9 @@ pub(super) fn view(selection: &Selection<'_>) -> Markup {
         @if owners.is_empty() { p { "No results: each object that was checked and matches the filters is clean." } }
         ul.objects { @for owner in &owners[pages.shown()] { li { (object(selection, owner)) } } }
         (pages.links(selection.query))
+        @if !selection.is_file && !owners.is_empty() {
+            p.note { "These results as " a href=(format!("{}&format=csv", selection.query.url())) { "CSV" } }
+        }
     }
 }
 
@@ -43,53 +50,74 @@ pub(super) fn view(selection: &Selection<'_>) -> Markup {
 fn object(selection: &Selection<'_>, owner: &OwnerResults<'_>) -> Markup {
     let Some(worst) = owner.entries.first() else { return Markup::default() };
     let named = owners::of(worst);
-    let more = owner.entries.len().saturating_sub(RESULTS);
+    let shown = if selection.is_file { owner.entries.len() } else { owner.entries.len().min(RESULTS) };
+    let more = owner.entries.len() - shown;
     let by_severity = SeverityCounts::of(owner.entries.iter().copied());
     html! {
-        details {
+        details data-kind=[selection.is_file.then(|| shown_line(&named.kind_with_group()))] {
             summary {
                 span.kind { (shown_line(&named.kind)) }
                 @if let Some(namespace) = &named.namespace { span.namespace { (shown_line(namespace)) } }
                 b.name { (shown_line(&named.name)) }
                 span.badges {
                     @for (known, number) in by_severity.iter().filter(|(_, number)| *number > 0) {
-                        @let word = super::super::query::severity(known);
+                        @let word = severity(known);
                         b.badge.(word) title=(word) { (number) }
                     }
                     @if by_severity.total() == 0 { (badge(worst)) }
-                    @if is_new(selection, &owner.entries) { b.badge.new { "new" } }
+                    @if !selection.is_file && is_new(selection, &owner.entries) { b.badge.new { "new" } }
                 }
                 span.note.worst { (shown_line(&worst.message)) }
             }
-            ul.results {
-                @for entry in owner.entries.iter().take(RESULTS) { li { (result(selection, entry)) } }
+            ul.results id=[selection.is_file.then(|| anchor(&link(&owner.name)).to_owned())] {
+                @for entry in owner.entries.iter().take(shown) {
+                    @if selection.is_file { (in_file(selection, owner, entry)) } @else { li { (result(selection, entry)) } }
+                }
             }
-            p {
-                a href=(link(&owner.name)) {
-                    @if more > 0 { (more) " more results, " }
-                    "how to fix and explain"
+            (fix(&owner.entries, |_, _| Markup::default()))
+            @if !selection.is_file {
+                p {
+                    a href=(link(&owner.name)) {
+                        @if more > 0 { (more) " more results, " }
+                        "how to fix and explain"
+                    }
                 }
             }
         }
     }
 }
 
+/// Shows a result in a file, with the data by which the script selects it.
+fn in_file(selection: &Selection<'_>, owner: &OwnerResults<'_>, entry: &Entry) -> Markup {
+    let rule = rule_id(&entry.policy, &entry.rule, entry.rule_id.as_deref());
+    let is_dependent = owners::name(&entry.resource) != owner.name;
+    html! {
+        li data-namespace=(shown_line(place(entry))) data-team=[selection.page.team(entry).map(shown_line)]
+            data-rule=(shown_line(&rule)) data-severity=(severity(entry.severity)) data-result=(entry.result.word())
+            data-dependent=[is_dependent.then(|| object_name(&entry.resource, true))] {
+            (result(selection, entry))
+            @if is_dependent { span.note { ", found in " (object_name(&entry.resource, true)) } }
+            @if let Some(location) = &entry.location { " " code { (shown_line(&format!("{}:{}", location.file, location.line))) } }
+        }
+    }
+}
+
 fn is_new(selection: &Selection<'_>, entries: &[&Entry]) -> bool {
-    let since = selection.page.context.at.saturating_sub(crate::audit::ended::KEPT).ok();
-    entries.iter().any(|entry| entry.result.is_violation() && entry.since >= since && entry.since.is_some())
+    let is_new = |first: Timestamp| first >= selection.page.a_day_ago();
+    entries.iter().any(|entry| entry.result.is_violation() && entry.since.is_some_and(is_new))
 }
 
 /// Shows a result in one line.
 pub(super) fn result(selection: &Selection<'_>, entry: &Entry) -> Markup {
     let title = entry.title.as_deref().unwrap_or(&entry.rule);
-    let id = entry.rule_id.as_deref().map_or_else(|| format!("{}/{}", entry.policy, entry.rule), str::to_owned);
+    let id = rule_id(&entry.policy, &entry.rule, entry.rule_id.as_deref());
     html! {
         (badge(entry)) " "
         span.message { (lines(&message(entry))) } " "
         span.note {
             (shown_line(title)) " "
-            a href=(PageQuery { view: super::super::query::View::Rules, rule: Some(id.clone()), ..PageQuery::default() }.url()) { (shown_line(&id)) }
-            @if let Some(since) = entry.since { ", since " (time(since, selection.page.context.at)) }
+            a href=(PageQuery { view: View::Rules, rule: Some(id.clone()), ..PageQuery::default() }.url()) { (shown_line(&id)) }
+            @if let Some(since) = entry.since.filter(|_| !selection.is_file) { ", since " (time(selection, since)) }
         }
     }
 }

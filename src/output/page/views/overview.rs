@@ -3,12 +3,12 @@
 use maud::{Markup, html};
 
 use super::super::{
-    layout::{PageState, counts},
+    layout::{PageState, headline},
     parts::severities,
     query::View,
     selection::{Selection, SeverityCounts},
 };
-use super::{changes, namespaces, rules};
+use super::{changes, history, namespaces, rules};
 use crate::{
     model::verdict::Severity,
     output::{
@@ -25,12 +25,11 @@ const CHANGES: usize = 6;
 pub(super) fn view(selection: &Selection<'_>) -> Markup {
     let query = selection.query;
     let (places, rules, changed) = (selection.namespaces(), selection.rules(), selection.changes());
+    // The script of a file shows the first rows with results.
+    let rows = if selection.is_file { usize::MAX } else { ROWS };
     let failing = rules.iter().filter(|row| row.failing > 0 || row.errors > 0).count();
     html! {
-        h2.headline {
-            (counts(selection)) " in " (count(selection.failing_objects(), "object"))
-            @if let Some(checked) = selection.checked_objects() { " of " (checked) }
-        }
+        h2 { span.headline { (headline(selection)) } }
         div.cards {
             section aria-labelledby="severities-title" {
                 h3 #severities-title { "Severities" }
@@ -38,27 +37,28 @@ pub(super) fn view(selection: &Selection<'_>) -> Markup {
                     Some(query.to(View::Objects).with(|query| query.severity = Some(word.to_owned())))
                 }))
             }
-            section aria-labelledby="changes-title" {
+            @if !selection.is_file { section aria-labelledby="changes-title" {
                 h3 #changes-title { a href=(query.to(View::Changes).url()) { (changes::title(selection)) } }
                 @let severe = selection.new.iter().filter(|entry| entry.severity <= Some(Severity::High) && entry.severity.is_some());
                 @let severe = severe.count();
                 @if severe > 0 { p { (severe) " of the new ones are critical or high." } }
                 (changes::list(selection, &changed[..changed.len().min(CHANGES)]))
-            }
+            } }
             section aria-labelledby="status-title" {
                 h3 #status-title { a href=(query.to(View::Coverage).url()) { "Status" } }
                 (status(selection))
             }
         }
+        (history::chart(selection))
         div.columns {
             section aria-labelledby="namespaces-title" {
                 h3 #namespaces-title { "Namespaces" }
-                (namespaces::table(selection, &places[..places.len().min(ROWS)]))
-                @if places.len() > ROWS { p { a href=(query.to(View::Namespaces).url()) { "All " (places.len()) " namespaces" } } }
+                (namespaces::table(selection, &places[..places.len().min(rows)]))
+                @if places.len() > rows { p { a href=(query.to(View::Namespaces).url()) { "All " (places.len()) " namespaces" } } }
             }
             section aria-labelledby="rules-title" {
                 h3 #rules-title { "Rules" }
-                (rules::table(selection, &rules[..failing.min(ROWS)]))
+                (rules::table(selection, &rules[..failing.min(rows)]))
                 p { a href=(query.to(View::Rules).url()) { "All " (count(rules.len(), "rule")) } }
             }
         }
@@ -75,8 +75,8 @@ fn status(selection: &Selection<'_>) -> Markup {
     let rules: usize = page.result.policies.iter().map(|policy| policy.rules.len()).sum();
     html! {
         ul.plain-list {
-            @match PageState::of(page) {
-                PageState::Live => li { "Everything in scope is checked by " (count(rules, "rule")) "." },
+            @match PageState::of(selection) {
+                PageState::Live | PageState::Checked => li { "Everything in scope is checked by " (count(rules, "rule")) "." },
                 _ if gaps > 0 => li.error { (count(gaps, "part")) " not checked." },
                 _ => li.error { "Not everything is checked yet." },
             }

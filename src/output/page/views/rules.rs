@@ -5,11 +5,14 @@ use maud::{Markup, html};
 use super::super::{
     owners,
     paging::Pagination,
-    parts::{badge, lines, place, words},
+    parts::{anchor, badge, lines, place, words},
     query::{View, severity},
     selection::{RuleRow, Selection},
 };
-use crate::output::{rules::RuleCatalog, safe::shown_line, style::count};
+use crate::{
+    audit::result::Entry,
+    output::{rules::RuleCatalog, safe::shown_line, style::count},
+};
 
 /// Number of rules per page.
 const RULES: usize = 100;
@@ -21,11 +24,12 @@ pub(super) fn view(selection: &Selection<'_>) -> Markup {
     if let ([row], Some(_)) = (&rows[..], &selection.query.rule) {
         return rule(selection, row);
     }
-    let pages = Pagination::of(rows.len(), RULES, selection.query);
+    let pages = Pagination::of(rows.len(), RULES, selection);
     html! {
         h2 { (count(rows.len(), "rule")) }
         (table(selection, &rows[pages.shown()]))
         (pages.links(selection.query))
+        @if selection.is_file { @for row in &rows { (in_file(selection, row)) } }
     }
 }
 
@@ -33,7 +37,7 @@ pub(super) fn view(selection: &Selection<'_>) -> Markup {
 pub(super) fn table(selection: &Selection<'_>, rows: &[RuleRow<'_>]) -> Markup {
     html! {
         @if rows.is_empty() { p { "No results." } } @else {
-            div.scroll tabindex="0" role="region" aria-label="Rules" {
+            div.scroll tabindex="0" role="region" aria-label="Table of rules" {
                 table {
                     thead { tr {
                         th scope="col" { "Rule" } th scope="col" { "Severity" }
@@ -41,7 +45,7 @@ pub(super) fn table(selection: &Selection<'_>, rows: &[RuleRow<'_>]) -> Markup {
                         th.number scope="col" { "Excused" }
                     } }
                     tbody { @for row in rows {
-                        tr {
+                        tr data-rule=[selection.is_file.then(|| shown_line(&row.id()))] {
                             th scope="row" {
                                 a href=(selection.query.to(View::Rules).with(|query| query.rule = Some(row.id()))) {
                                     (shown_line(row.title()))
@@ -63,7 +67,7 @@ pub(super) fn table(selection: &Selection<'_>, rows: &[RuleRow<'_>]) -> Markup {
 }
 
 /// Returns a share as a percentage, which is 0 % or 100 % only if it is exactly that.
-fn share(part: usize, whole: usize) -> String {
+pub(super) fn share(part: usize, whole: usize) -> String {
     if whole == 0 {
         return String::new();
     }
@@ -75,12 +79,24 @@ fn share(part: usize, whole: usize) -> String {
     }
 }
 
+/// Shows one rule of a file, which opens when a link leads to it.
+fn in_file(selection: &Selection<'_>, row: &RuleRow<'_>) -> Markup {
+    let query = selection.query.to(View::Rules);
+    html! {
+        details.rule data-rule=(shown_line(&row.id())) {
+            summary { (shown_line(row.title())) " " span.note { (shown_line(&row.id())) } }
+            div id=(anchor(&query.with(|query| query.rule = Some(row.id())))) { (rule(selection, row)) }
+        }
+    }
+}
+
 /// Shows one rule: what it requires, its objects, and its source.
 fn rule(selection: &Selection<'_>, row: &RuleRow<'_>) -> Markup {
     let catalog = RuleCatalog::of(&selection.page.result);
-    let entries = selection.entries.iter().copied().filter(|entry| entry.result.is_violation());
+    let is_own = |entry: &&Entry| *entry.policy == *row.policy && *entry.rule == *row.rule;
+    let entries = selection.violations().filter(is_own);
     let owners = owners::grouped(entries);
-    let objects = selection.query.to(View::Objects).url();
+    let objects = selection.query.to(View::Objects).with(|query| query.rule = Some(row.id()));
     html! {
         h2 { (shown_line(row.title())) " " @let word = severity(row.severity()); b.badge.(word) { (word) } }
         dl {
@@ -100,7 +116,9 @@ fn rule(selection: &Selection<'_>, row: &RuleRow<'_>) -> Markup {
             }
         } }
         @if owners.len() > OBJECTS { p { a href=(objects) { (owners.len() - OBJECTS) " more" } } }
-        @for text in catalog.texts(row.policy, row.rule) {
+        // A file without results of a rule does not need its source.
+        @let texts = catalog.texts(row.policy, row.rule);
+        @for text in texts.iter().filter(|_| !selection.is_file || row.first.is_some()) {
             details { summary { "Source: " code { (place(&text.source)) } } pre tabindex="0" { (lines(&text.text)) } }
         }
     }

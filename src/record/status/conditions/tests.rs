@@ -58,6 +58,7 @@ fn well() -> Overview {
         exceptions: vec![],
         coverage: vec![kind("pods", State::Synced, ""), kind("events", State::Excluded, "by default")],
         policies: Arc::new(load(&[("good.rego", GOOD)]).unwrap()),
+        policies_since: None,
         by_severity: BTreeMap::new(),
         by_policy: BTreeMap::new(),
         policy_error: None,
