@@ -242,7 +242,7 @@ mod tests {
         assert_eq!(json["last"], "2026-01-05");
         assert_eq!(json["severities"]["high"], "3 2 -*2 4");
         assert_eq!(json["namespaces"], serde_json::json!({"shop": "2*2 -*2 1", "blog": "1 0 -*2 0", "-": "3"}));
-        assert_eq!(json["rules"], serde_json::json!({"image/deny_latest": "3 2 -*2 4"}));
+        assert_eq!(json["rules"], serde_json::json!({"p/deny": "3 2 -*2 4"}));
         let read: History = serde_json::from_value(json).unwrap();
         assert_eq!(read, history);
         let high: Vec<_> = read.dated(&read.severities["high"]).collect();

@@ -300,6 +300,8 @@ impl Sources {
             problems: Vec::new(),
         };
         if let Some(overview) = overview {
+            // Objects whose evaluation has begun do not wait any more.
+            context.waiting = context.waiting.max(usize::from(!overview.evaluated));
             context.policies = overview.policies.digest.to_string();
             context.policies_since = overview.policies_since;
             let error = overview.policy_error.as_ref().map(|error| format!("newer policies are not in force: {error}"));

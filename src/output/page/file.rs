@@ -40,7 +40,7 @@ pub(crate) fn render(result: &AuditResult, out: &mut dyn io::Write) -> io::Resul
     let content = html! {
         (filter(&selection))
         @if all > RESULTS {
-            p.error { (all - RESULTS) " of " (all) " results were left out, the least severe first; use -o json for all." }
+            p.error { (all - RESULTS) " of " (all) " results were left out, the least severe first, and the numbers below are without them; use -o json for all." }
         }
         @for view in View::ALL.into_iter().filter(|view| view.is_in_file()) {
             section.view id=(format!("view={}", view.word())) aria-label=(view.title()) { (views::content(view, &selection)) }

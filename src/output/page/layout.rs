@@ -191,7 +191,18 @@ pub(super) fn filter(selection: &Selection<'_>) -> Markup {
                 a href=(PageQuery { view: query.view, ..PageQuery::default() }.url()) { "Show all" }
             }
         }
+        @if let Some(namespace) = unchecked_namespace(selection) {
+            p.error { "No object of the namespace " (shown_line(namespace)) " was checked." }
+        }
     }
+}
+
+/// Returns the selected namespace if no object in it was checked, as when its name is misspelt.
+fn unchecked_namespace<'q>(selection: &Selection<'q>) -> Option<&'q str> {
+    let known = &selection.page.result.namespaces;
+    let wanted = selection.query.namespace.as_deref()?;
+    let is_checked = known.keys().any(|name| name.as_deref().unwrap_or(NONE) == wanted);
+    (!known.is_empty() && !is_checked).then_some(wanted)
 }
 
 fn distinct<T: Ord>(values: impl Iterator<Item = T>) -> Vec<T> {

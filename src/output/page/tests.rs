@@ -301,6 +301,17 @@ fn a_namespace_has_its_numbers_everywhere() {
 }
 
 #[test]
+fn a_misspelt_namespace_is_not_clean() {
+    let result = AuditResult { namespaces: [(Some("shop".into()), 2), (None, 1)].into(), ..owned() };
+    let notice = |result: &AuditResult, namespace: &str| {
+        let query = PageQuery { namespace: Some(namespace.to_owned()), ..PageQuery::default() };
+        html(result, &query).contains(&format!("No object of the namespace {namespace} was checked."))
+    };
+    assert!(notice(&result, "shpo") && !notice(&result, "shop") && !notice(&result, "-"));
+    assert!(!notice(&owned(), "shpo"), "which namespaces were checked is not known");
+}
+
+#[test]
 fn numbers_of_severities_are_in_order() {
     let page = Page::new(owned(), context());
     let query = PageQuery::default();

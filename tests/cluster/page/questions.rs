@@ -156,7 +156,7 @@ async fn each_question_takes_two_clicks_at_most() {
     let origin = format!("http://{}/", kaudit.page().await);
     let browser = Browser::open(1_280, true);
     browser.go(&origin);
-    browser.until("document.querySelector('.history polygon')");
+    browser.until("document.querySelector('.state.pass') && document.querySelector('.history polygon')");
     plane.kubectl(&["-n", "shop", "delete", "cronjob", "cleanup"]).await.unwrap();
     browser.until("document.querySelector('.changes .badge.resolved')");
 

@@ -11,6 +11,7 @@ use super::super::{
     query::View,
     selection::{Selection, SeverityCounts},
 };
+use super::objects::{line, rule_link};
 use crate::{
     audit::result::Entry,
     model::object::ObjectRef,
@@ -56,7 +57,7 @@ pub(super) fn fix(entries: &[&Entry], more: impl FnOnce(&ObjectRef, &Value) -> M
         return Markup::default();
     };
     html! {
-        section.fix aria-label="Fix" {
+        div.fix {
             h3 { "Fix" }
             p { "The fields with one correct value; the other results need a decision. In the manifest:" }
             pre tabindex="0" { (lines(&to_yaml(&patch).unwrap_or_default())) }
@@ -87,13 +88,13 @@ fn result(selection: &Selection<'_>, owner: &OwnerResults<'_>, entry: &Entry, op
     let catalog = RuleCatalog::of(&page.result);
     html! {
         details open[open] {
-            summary { (super::objects::result(selection, entry)) }
+            summary { (line(selection, entry)) }
             dl {
                 @if owners::name(&entry.resource) != owner.name { dt { "Found in" } dd { (object_name(&entry.resource, true)) } }
                 @if let Some(field) = entry.field() { dt { "Field" } dd { code { (shown_line(field)) } } }
                 @if let Some(since) = entry.since { dt { "Since" } dd { (time(selection, since)) } }
                 @if let Some(about) = catalog.about(&entry.policy, &entry.rule) { (words(about)) }
-                dt { "Rule" } dd { code { (shown_line(&format!("{}/{}", entry.policy, entry.rule))) } ", " code { (place(&entry.source)) } }
+                dt { "Rule" } dd { (rule_link(entry)) ", " code { (shown_line(&format!("{}/{}", entry.policy, entry.rule))) } ", " code { (place(&entry.source)) } }
                 dt { "Explain" } dd { code { "kubectl kaudit explain " (entry.id) } }
             }
             @if let Some(text) = catalog.text(entry) {

@@ -23,7 +23,7 @@ use crate::{
 /// Number of objects per page.
 const OBJECTS: usize = 50;
 /// Maximum number of results that an object shows in the list.
-const RESULTS: usize = 8;
+const RESULTS: usize = 5;
 
 pub(super) fn view(selection: &Selection<'_>) -> Markup {
     let owners = owners::grouped(selection.entries.iter().copied());
@@ -107,16 +107,26 @@ fn is_new(selection: &Selection<'_>, entries: &[&Entry]) -> bool {
     entries.iter().any(|entry| entry.result.is_violation() && entry.since.is_some_and(is_new))
 }
 
-/// Shows a result in one line.
-pub(super) fn result(selection: &Selection<'_>, entry: &Entry) -> Markup {
-    let title = entry.title.as_deref().unwrap_or(&entry.rule);
+/// Shows a result in one line, and a link to its rule.
+fn result(selection: &Selection<'_>, entry: &Entry) -> Markup {
+    html! { (line(selection, entry)) " " span.note { (rule_link(entry)) } }
+}
+
+/// Returns a link to the rule of a result.
+pub(super) fn rule_link(entry: &Entry) -> Markup {
     let id = rule_id(&entry.policy, &entry.rule, entry.rule_id.as_deref());
+    let url = PageQuery { view: View::Rules, rule: Some(id.clone()), ..PageQuery::default() }.url();
+    html! { a href=(url) { (shown_line(&id)) } }
+}
+
+/// Shows a result in one line without links.
+pub(super) fn line(selection: &Selection<'_>, entry: &Entry) -> Markup {
+    let title = entry.title.as_deref().unwrap_or(&entry.rule);
     html! {
         (badge(entry)) " "
         span.message { (lines(&message(entry))) } " "
         span.note {
-            (shown_line(title)) " "
-            a href=(PageQuery { view: View::Rules, rule: Some(id.clone()), ..PageQuery::default() }.url()) { (shown_line(&id)) }
+            (shown_line(title))
             @if let Some(since) = entry.since.filter(|_| !selection.is_file) { ", since " (time(selection, since)) }
         }
     }
