@@ -6,7 +6,7 @@ use std::{
 };
 
 use super::{
-    Page,
+    prepared::Page,
     selection::{Selection, rule_id},
 };
 use crate::{

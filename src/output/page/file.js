@@ -31,10 +31,12 @@ const matcher = ({ q = "", framework, rule, ...values }) => {
   const within = (control) => control === framework || control.startsWith(framework + ":");
   const serving = controls.filter(({ row }) => within(row.dataset.control)).flatMap(({ rules }) => rules);
   return (one) =>
-    Object.entries(values).every(([name, value]) => one[name] === value) &&
-    (rule === undefined || one.rule === rule || one.rule.startsWith(rule + "/")) &&
-    (framework === undefined || serving.includes(one.rule)) &&
-    words.every((word) => one.text.includes(word));
+    [
+      Object.entries(values).every(([name, value]) => one[name] === value),
+      rule === undefined || one.rule === rule || one.rule.startsWith(rule + "/"),
+      framework === undefined || serving.includes(one.rule),
+      words.every((word) => one.text.includes(word)),
+    ].every(Boolean);
 };
 
 // Shows the results that match the filters, and their numbers everywhere.
@@ -54,7 +56,7 @@ const show = () => {
   document.documentElement.classList.toggle("filtered", names.length > 0);
   count(shown, names.length > 0);
   for (const row of all("tr[data-exception]")) {
-    row.hidden = wanted.namespace !== undefined && !row.dataset.exception.startsWith(wanted.namespace + "/");
+    row.hidden = ![undefined, row.dataset.exception.split("/")[0]].includes(wanted.namespace);
   }
 };
 
@@ -76,13 +78,13 @@ const count = (shown, filtered) => {
   for (const bar of all(".bar svg")) stack(bar, open);
   for (const row of all("tr[data-namespace]")) {
     const own = shown.filter(({ namespace }) => namespace === row.dataset.namespace);
-    row.hidden = filtered && own.length === 0;
+    row.hidden = filtered ? own.length === 0 : false;
     badges(row, violations(own), ".badge");
     write(row, "Excused", own.filter(({ result }) => result === "skip").length);
   }
   for (const row of all("tr[data-rule]")) {
     const own = shown.filter(({ rule }) => rule === row.dataset.rule);
-    row.hidden = filtered && own.length === 0;
+    row.hidden = filtered ? own.length === 0 : false;
     write(row, "Failing", objects(violations(own)), "0");
     write(row, "Excused", own.filter(({ result }) => result === "skip").length);
   }
@@ -96,10 +98,10 @@ const count = (shown, filtered) => {
   }
   const own = Map.groupBy(open, ({ object }) => object);
   for (const object of all(".objects > li")) badges(object, own.get(object) ?? [], ".badge[title]");
-  for (const details of all("details.rule")) details.hidden = rule !== "" && details.dataset.rule !== rule;
+  for (const details of all("details.rule")) details.hidden = !["", details.dataset.rule].includes(rule);
   for (const details of all("details.framework")) {
     details.hidden = all("tr[data-control]", details).every((row) => row.hidden);
-    details.open ||= framework !== "" && !details.hidden;
+    if (framework !== "") details.open = !details.hidden;
   }
   for (const table of tables) {
     all("tbody tr", table).filter((row) => !row.hidden).forEach((row, at) => row.classList.toggle("more", at >= ROWS));
@@ -137,9 +139,8 @@ const go = () => {
   const view = query.has("object") ? "objects" : (query.get("view") ?? "overview");
   for (const field of all("[name]", form)) {
     const value = query.get(field.name) ?? "";
-    if (field.matches("select") && ![...field.options].some((option) => option.value === value)) {
-      field.add(new Option(value, value));
-    }
+    const options = [...(field.options ?? [{ value }])];
+    if (!options.some((option) => option.value === value)) field.add(new Option(value, value));
     field.value = value;
   }
   show();

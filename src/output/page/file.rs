@@ -12,9 +12,9 @@ use maud::{DOCTYPE, Markup, PreEscaped, html};
 use sha2::{Digest as _, Sha256};
 
 use super::{
-    Page, PageContext,
     document::STYLE,
     layout::{PageState, filter, header},
+    prepared::{Page, PageContext},
     query::{PageQuery, View},
     selection::Selection,
     views,

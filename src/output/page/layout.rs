@@ -3,10 +3,11 @@
 use maud::{Markup, html};
 
 use super::{
-    Page, PageContext, controls,
+    controls,
     document::{document, sign_out},
     parts::{choice, time, url_choice},
-    query::{NONE, POLICIES, PageQuery, View, place},
+    prepared::{NONE, Page, PageContext},
+    query::{POLICIES, PageQuery, View, place},
     selection::{Selection, SeverityCounts},
 };
 use crate::{
@@ -107,7 +108,7 @@ pub(super) fn header(selection: &Selection<'_>, state: &PageState, reader: Optio
         @if !page.context.cluster.is_empty() { span.cluster { (shown_line(&page.context.cluster)) } }
         @if let Some(scope) = scope(page) { span.note { (scope) } }
         a.state.(state.class()) href=(selection.query.to(View::Coverage).url()) { (state.text()) }
-        span #live.note role="status" { (if selection.is_file { "checked at " } else { "updated " }) (time(selection, page.context.at)) }
+        @if !selection.is_file { span #live.note role="status" { "updated " (time(selection, page.context.at)) } }
         @if let Some(reader) = reader { span.reader { (shown_line(reader)) " " (sign_out()) } }
         nav.views aria-label="Views" {
             @for view in View::ALL.into_iter().filter(|view| !selection.is_file || view.is_in_file()) {

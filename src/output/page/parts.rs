@@ -5,7 +5,8 @@ use jiff::{SignedDuration, Timestamp};
 use maud::{Markup, html};
 
 use super::{
-    query::{NO_SEVERITY, NONE, severity},
+    prepared::NONE,
+    query::{NO_SEVERITY, severity},
     selection::{Selection, SeverityCounts},
 };
 use crate::{

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use memchr::memmem::Finder;
 use serde::{Deserialize, Deserializer};
 
-use super::Page;
+use super::prepared::{NONE, Page};
 use crate::{
     audit::result::Entry,
     judge::rule_pattern::RulePattern,
@@ -116,8 +116,6 @@ pub struct PageQuery {
     pub format: Option<String>,
 }
 
-/// The value of `namespace` for cluster-scoped objects, and of `team` for namespaces without one.
-pub(super) const NONE: &str = "-";
 /// The value of `since` for the time when the policies changed.
 pub(super) const POLICIES: &str = "policies";
 /// The value of `severity` for results without a severity.

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::Timestamp;
 
 use super::{
-    Page,
+    prepared::{NONE, Page},
     query::{PageQuery, place},
 };
 use crate::{
@@ -77,9 +77,10 @@ impl<'p> Selection<'p> {
         let result = &self.page.result;
         match self.query.filters()[..] {
             [] => Some(result.summary.objects),
-            [("namespace", name)] => result.namespaces.iter().find_map(|(namespace, objects)| {
-                (namespace.as_deref().unwrap_or(super::query::NONE) == name).then_some(*objects)
-            }),
+            [("namespace", name)] => result
+                .namespaces
+                .iter()
+                .find_map(|(namespace, objects)| (namespace.as_deref().unwrap_or(NONE) == name).then_some(*objects)),
             _ => None,
         }
     }

@@ -1,8 +1,10 @@
 use std::sync::Arc;
 
+use jiff::SignedDuration;
+
 use super::*;
 use crate::{
-    audit::result::{Ended, Summary},
+    audit::result::{About, AuditResult, Ended},
     model::{
         rule_counts::RuleCounts,
         verdict::{Outcome, Severity},

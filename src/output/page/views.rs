@@ -3,6 +3,7 @@
 mod changes;
 mod coverage;
 mod exceptions;
+mod fix;
 mod frameworks;
 mod history;
 mod namespaces;

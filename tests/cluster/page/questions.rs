@@ -40,7 +40,7 @@ const QUESTIONS: [Question; 22] = [
         &[],
         "Number(document.querySelector('[data-label=of]').innerText) > 0",
     ),
-    ("Is it better than before?", &[], "document.querySelector('.history polygon') && main.includes('7 on ')"),
+    ("Is it better than before?", &[], "document.querySelector('.history polygon') && main.includes('3 on ')"),
     ("Which exceptions need attention?", &[EXCEPTIONS], "document.querySelector('.badge.expired')"),
     // Of team leads.
     (

@@ -55,13 +55,13 @@ pub(super) fn list(selection: &Selection<'_>, changes: &[ChangeGroup<'_>]) -> Ma
             div {
                 @if change.entries.len() == 1 {
                     a href=(super::objects::link(&owners::name(owners::of(first)))) { (object_name(&first.resource, false)) } " "
-                    span { (shown_line(&first.message)) } " "
+                    span.message { (shown_line(&first.message)) } " "
                 } @else {
                     a href=(selection.query.to(View::Objects).with(|query| {
                         query.namespace = Some(place(first).to_owned());
                         query.rule = Some(rule_of(first));
                     })) { (count(change.entries.len(), "violation")) " in " (shown_place(place(first))) } " "
-                    span { (shown_line(first.title.as_deref().unwrap_or(&first.rule))) } " "
+                    span.message { (shown_line(first.title.as_deref().unwrap_or(&first.rule))) } " "
                 }
                 span.note {
                     (shown_line(&rule_of(first)))

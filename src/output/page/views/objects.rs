@@ -11,7 +11,7 @@ use super::super::{
     query::{PageQuery, View, place, severity},
     selection::{Selection, SeverityCounts, rule_id},
 };
-use super::object::fix;
+use super::fix::fix;
 use crate::{
     audit::result::Entry,
     output::{

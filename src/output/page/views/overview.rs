@@ -20,7 +20,7 @@ use crate::{
 /// Number of rows in each table.
 const ROWS: usize = 8;
 /// Number of changes.
-const CHANGES: usize = 6;
+const CHANGES: usize = 4;
 
 pub(super) fn view(selection: &Selection<'_>) -> Markup {
     let query = selection.query;
@@ -37,6 +37,10 @@ pub(super) fn view(selection: &Selection<'_>) -> Markup {
                     Some(query.to(View::Objects).with(|query| query.severity = Some(word.to_owned())))
                 }))
             }
+            section aria-labelledby="status-title" {
+                h3 #status-title { a href=(query.to(View::Coverage).url()) { "Status" } }
+                (status(selection))
+            }
             @if !selection.is_file { section aria-labelledby="changes-title" {
                 h3 #changes-title { a href=(query.to(View::Changes).url()) { (changes::title(selection)) } }
                 @let severe = selection.new.iter().filter(|entry| entry.severity <= Some(Severity::High) && entry.severity.is_some());
@@ -44,10 +48,6 @@ pub(super) fn view(selection: &Selection<'_>) -> Markup {
                 @if severe > 0 { p { (severe) " of the new ones are critical or high." } }
                 (changes::list(selection, &changed[..changed.len().min(CHANGES)]))
             } }
-            section aria-labelledby="status-title" {
-                h3 #status-title { a href=(query.to(View::Coverage).url()) { "Status" } }
-                (status(selection))
-            }
         }
         (history::chart(selection))
         div.columns {
