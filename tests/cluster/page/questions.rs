@@ -21,7 +21,7 @@ const CHANGES: &str = "nav.views a[href*='view=changes']";
 const EXCEPTIONS: &str = "nav.views a[href*='view=exceptions']";
 const FRAMEWORKS: &str = "nav.views a[href*='view=frameworks']";
 const SHOP: &str = "main th a[href*='namespace=shop']";
-const WEB: &str = ".objects details:has(a[href*='Deployment.apps%2Fshop%2Fapi']) summary";
+const AGENT: &str = ".objects details:has(a[href*='DaemonSet.apps%2Fshop%2Flog-agent']) summary";
 
 const QUESTIONS: [Question; 22] = [
     // Of platform engineers.
@@ -33,12 +33,12 @@ const QUESTIONS: [Question; 22] = [
     (
         "Which namespaces are worst?",
         &[],
-        "document.querySelector('[aria-label=\"Table of namespaces\"] tbody th').innerText === 'shop'",
+        "document.querySelector('[aria-label=\"Table of namespaces\"] tbody th')?.innerText === 'shop'",
     ),
     (
         "Which rules fail, for how many of their objects?",
         &[],
-        "Number(document.querySelector('[data-label=of]').innerText) > 0",
+        "Number(document.querySelector('[data-label=of]')?.innerText) > 0",
     ),
     ("Is it better than before?", &[], "document.querySelector('.history polygon') && main.includes('3 on ')"),
     ("Which exceptions need attention?", &[EXCEPTIONS], "document.querySelector('.badge.expired')"),
@@ -54,17 +54,17 @@ const QUESTIONS: [Question; 22] = [
         "main.includes('Last 24 hours') && location.search.includes('namespace=shop') && main.includes('log-agent')",
     ),
     (
-        "What do I have to change in this Deployment?",
-        &[SHOP, WEB],
-        "document.querySelector('.objects details[open] .fix pre').innerText.includes('spec:')",
+        "What do I have to change in this workload?",
+        &[SHOP, AGENT],
+        "document.querySelector('.objects details[open] .fix pre')?.innerText.includes('spec:')",
     ),
     (
         "How long has this been open?",
-        &[SHOP, WEB],
-        "document.querySelector('.objects details[open] .results time').title",
+        &[SHOP, AGENT],
+        "document.querySelector('.objects details[open] .results time')?.title",
     ),
     // Of those on call.
-    ("Is this page live?", &[], "document.querySelector('#live').innerText.includes('ago')"),
+    ("Is this page live?", &[], "document.querySelector('#live')?.innerText.includes('ago')"),
     ("Which changes were there, one problem or a hundred?", &[CHANGES], "document.querySelector('.changes li')"),
     ("Did it end, and when?", &[CHANGES], "document.querySelector('.changes li:has(.badge.resolved) time')"),
     // Of developers.
@@ -75,7 +75,7 @@ const QUESTIONS: [Question; 22] = [
     ),
     (
         "Why is this reported?",
-        &["main .changes a[href*='object=']"],
+        &["main .changes li:not(:has(.resolved)) a[href*='object=']"],
         "main.includes('Field') && main.includes('Source of the rule')",
     ),
     (
@@ -85,19 +85,22 @@ const QUESTIONS: [Question; 22] = [
     ),
     (
         "Which id does kubectl kaudit explain need?",
-        &["main .changes a[href*='object=']"],
+        &["main .changes li:not(:has(.resolved)) a[href*='object=']"],
         "/kubectl kaudit explain [0-9a-f]{16}/.test(main)",
     ),
     (
         "How do I excuse this?",
-        &["main .changes a[href*='object=']", ".results details[open] details:last-of-type summary"],
+        &[
+            "main .changes li:not(:has(.resolved)) a[href*='object=']",
+            ".results details[open] details:last-of-type summary",
+        ],
         "main.includes('kind: PolicyException')",
     ),
     // Of security officers.
     (
         "How many critical violations, and where?",
         &["ul.counts a:has(.critical)"],
-        "document.querySelector('.objects').innerText.includes('log-agent')",
+        "document.querySelector('.objects')?.innerText.includes('log-agent')",
     ),
     (
         "Which share of the Pod Security Standards is met?",
@@ -109,7 +112,11 @@ const QUESTIONS: [Question; 22] = [
         &[EXCEPTIONS],
         "main.includes('the team is being formed') && document.querySelector('td[data-label=Ends] time')",
     ),
-    ("What was not checked?", &[], "document.querySelector('header .state').innerText === 'live · everything checked'"),
+    (
+        "What was not checked?",
+        &[],
+        "document.querySelector('header .state')?.innerText === 'live · everything checked'",
+    ),
     (
         "A file for the auditor?",
         &["ul.counts a:has(.critical)"],
