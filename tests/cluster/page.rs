@@ -251,20 +251,20 @@ async fn a_page_file_is_searched_in_a_browser() {
     with.evaluate("document.querySelector('ul.counts .critical').closest('a').click()");
     with.until(&format!("{views}[0] === 'view=objects' && {shown} === 1"));
     assert_eq!(with.evaluate(&format!("return {headline}")), "1 failure in 1 object");
-    let fill = |field: &str, value: &str| {
+    let choose = |field: &str, value: &str| {
         with.evaluate(&format!(
             "const one = document.querySelector('#filter [name={field}]'); one.value = '{value}'; \
              one.dispatchEvent(new Event('input', {{bubbles: true}}))"
         ));
     };
-    fill("severity", "");
+    choose("severity", "");
     with.until(&format!("{shown} === {all}"));
     with.press("/");
     with.until("document.activeElement.type === 'search'");
     with.press("PRIVILEGED log-agent");
     with.until(&format!("{shown} > 0 && {shown} < {all} && {objects} === 1"));
-    fill("q", "");
-    fill("framework", "pss");
+    choose("q", "");
+    choose("framework", "pss");
     with.until(&format!("{shown} > 0 && {shown} < {all} && location.hash.includes('framework=pss')"));
     let of_framework = with.evaluate(&format!("return {shown}"));
     with.evaluate("[...document.querySelectorAll('nav.views a')].find((one) => one.innerText === 'Rules').click()");

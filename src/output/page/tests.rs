@@ -340,11 +340,14 @@ fn of_frameworks() -> AuditResult {
     result
 }
 
+/// A control, its failing objects, and its failing and all its checks.
+type ControlRow = (String, usize, Option<(usize, usize)>);
+
 #[test]
 fn controls_have_their_failing_objects() {
     let result = of_frameworks();
     let page = Page::new(result.clone(), context());
-    let numbers = |query: &PageQuery| -> Vec<(String, usize, Option<(usize, usize)>)> {
+    let numbers = |query: &PageQuery| -> Vec<ControlRow> {
         let rows = controls::frameworks(&Selection::new(&page, query)).into_iter();
         let of_row = |row: controls::FrameworkRow| {
             let name = row.listed.name.clone();
