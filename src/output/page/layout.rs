@@ -159,10 +159,13 @@ pub(super) fn headline(selection: &Selection<'_>) -> String {
 pub(super) fn filter(selection: &Selection<'_>) -> Markup {
     let Selection { page, query, .. } = selection;
     let results = &page.result.results;
-    let namespaces = distinct(results.iter().map(place));
-    let teams: Vec<&str> = distinct(page.result.teams.values().map(|team| &**team));
-    let kinds: Vec<String> = distinct(results.iter().map(super::query::owner_kind));
-    let kinds: Vec<&str> = kinds.iter().map(String::as_str).collect();
+    // The script of a file compares values with attributes, which have no hidden characters.
+    let value = |text: &str| if selection.is_file { shown_line(text) } else { text.to_owned() };
+    let namespaces = distinct(results.iter().map(|entry| value(place(entry))));
+    let teams = distinct(page.result.teams.values().map(|team| value(team)));
+    let kinds = distinct(results.iter().map(|entry| value(&super::query::owner_kind(entry))));
+    let [namespaces, teams, kinds] =
+        [&namespaces, &teams, &kinds].map(|values| values.iter().map(String::as_str).collect::<Vec<_>>());
     // A name with control characters cannot be written as it is.
     let rules = results.iter().map(|entry| entry.rule_id.as_deref().unwrap_or(&entry.policy));
     let rules = distinct(rules.filter(|rule| shown_line(rule) == **rule));

@@ -46,7 +46,7 @@ pub(super) fn table(selection: &Selection<'_>, rows: &[NamespaceRow<'_>]) -> Mar
                                 change(query);
                             })
                         };
-                        tr data-namespace=[selection.is_file.then_some(row.place)] {
+                        tr data-namespace=[selection.is_file.then(|| shown_line(row.place))] {
                             th scope="row" { a href=(of(&|_| ())) { (shown_place(row.place)) } }
                             @if has_teams { td { (row.team.map_or(String::new(), shown_line)) } }
                             @for (known, number) in row.counts.iter().filter(|(known, _)| severities.contains(known)) {
