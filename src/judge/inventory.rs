@@ -88,6 +88,10 @@ impl Inventory {
                 Some(namespace) => &["namespace", namespace, &version, &kind.kind, name][..],
                 None => &["cluster", &version, &kind.kind, name],
             };
+            // An object of that place with the same name takes precedence.
+            if namespace != key.namespace.as_deref() && is_taken(&self.gatekeeper, path) {
+                continue;
+            }
             changed |= put(&mut self.gatekeeper, path, object);
             if owns_plural {
                 let path = match namespace {
@@ -153,6 +157,11 @@ impl Inventory {
 
 /// Sets the value at a path, or removes it and the objects that become empty. Returns whether the document changed; if
 /// not, nothing is copied.
+/// Whether the document has an object at a path.
+fn is_taken(document: &Value, path: &[&str]) -> bool {
+    *path.iter().fold(document, |value, key| &value[*key]) != Value::Undefined
+}
+
 fn put(document: &mut Value, path: &[&str], value: Option<&Value>) -> bool {
     let known = path.iter().fold(&*document, |value, key| &value[*key]);
     if *known == *value.unwrap_or(&Value::Undefined) {
@@ -231,6 +240,19 @@ mod tests {
             let document = inventory.document("inventory");
             [&document["cluster"], &document["namespace"]["default"], &document["namespace"]["n"]].map(names)
         };
+        let twins = |order: [Option<&str>; 2]| {
+            let mut inventory = Inventory::default();
+            inventory.set_lookups(Arc::new(LookupState { lacks_namespaces: true, ..LookupState::default() }));
+            let pods = Kind::sample("", "pods", "Pod");
+            for namespace in order {
+                let object = if namespace.is_some() { "1" } else { "2" };
+                inventory.put(&key(&pods, namespace, "a"), Some(&json(object)));
+            }
+            let document = inventory.document("inventory");
+            [&document["namespace"]["default"], &document["cluster"]].map(|place| place["v1"]["Pod"]["a"].clone())
+        };
+        assert_eq!(twins([None, Some("default")]), ["1", "2"].map(json));
+        assert_eq!(twins([Some("default"), None]), ["1", "2"].map(json));
         let (pods, nodes) = (Kind::sample("", "pods", "Pod"), Kind::sample("", "nodes", "Node"));
         let custom = Kind::sample("example.com", "pods", "Pod");
         assert_eq!(found(&pods, true), ["ab", "ab", "c"]);

@@ -51,6 +51,8 @@ use crate::{
 const INTEREST: Duration = Duration::from_mins(1);
 /// The pause between two results: at least the first, and a multiple of the time that the last one took.
 const REST: (Duration, u32) = (Duration::from_millis(50), 4);
+/// The longest such pause: the pipeline may have answered late because it was busy.
+const LONGEST_REST: Duration = Duration::from_secs(1);
 /// How long to wait after a change for related ones, for example when a violation moves from one Pod to another.
 const TOGETHER: Duration = Duration::from_millis(20);
 /// How often the page is updated during the initial sync and while objects wait for evaluation.
@@ -266,7 +268,7 @@ async fn follow(
             None => return,
         }
         confirm.send_replace(Timestamp::now());
-        sleep((start.elapsed() * REST.1).max(REST.0)).await;
+        sleep((start.elapsed() * REST.1).clamp(REST.0, LONGEST_REST)).await;
         let idle_at = interest.borrow().map_or(start, |at| at + INTEREST);
         tokio::select! {
             changed = sources.delta_recorded.changed() => {
@@ -335,6 +337,11 @@ mod tests {
     }
 
     fn pipeline() -> (QueriedPipeline, Sources) {
+        busy_pipeline(Duration::ZERO)
+    }
+
+    /// Starts a pipeline that answers each query after this time.
+    fn busy_pipeline(busy: Duration) -> (QueriedPipeline, Sources) {
         let (sender, mut commands) = mpsc::channel(1);
         let progress = watch::Sender::new(Progress { open: true, ..Progress::default() });
         let (overview, delta_recorded) = (watch::Sender::new(None), watch::Sender::default());
@@ -342,6 +349,7 @@ mod tests {
         let (mut overview_changed, mut delta_changed) = (overview.subscribe(), delta_recorded.subscribe());
         let answering = tokio::spawn(async move {
             while let Some(Command::Result(ResultQuery { known, answer })) = commands.recv().await {
+                sleep(busy).await;
                 let is_new = overview_changed.has_changed().is_ok_and(|new| new)
                     | delta_changed.has_changed().is_ok_and(|new| new);
                 overview_changed.mark_unchanged();
@@ -462,6 +470,18 @@ mod tests {
         kept.wait_for(is(5)).await.unwrap();
         advance(REST.0 * 2).await;
         assert_eq!(*pipeline.queries.borrow_and_update(), 5);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_change_after_a_late_answer_shows_soon() {
+        let busy = Duration::from_secs(3);
+        let (pipeline, sources) = busy_pipeline(busy);
+        let (ui, _following) = ui(sources);
+        assert!(ui.latest().await.is_some());
+        let (mut kept, changed) = (ui.kept.clone(), Instant::now());
+        pipeline.delta_recorded.send_replace(());
+        kept.wait_for(|kept| kept.as_ref().is_some_and(|(revision, _)| *revision == 2)).await.unwrap();
+        assert!(changed.elapsed() <= LONGEST_REST + TOGETHER * 2 + busy, "{:?}", changed.elapsed());
     }
 
     #[tokio::test(start_paused = true)]

@@ -3,12 +3,14 @@
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
     fs,
+    io::{self, Write as _},
     path::Path,
     sync::Arc,
 };
 
 use serde_json::Value;
 use similar::TextDiff;
+use tempfile::NamedTempFile;
 
 use crate::{
     audit::result::{AuditResult, Entry, LineEdit},
@@ -53,7 +55,7 @@ impl AppliedFixes {
         let changes = changes(result, files);
         let mut is_changed = false;
         for FileChange { file, new, applied, .. } in &changes {
-            match fs::write(&**file, new) {
+            match replace(Path::new(&**file), new) {
                 Ok(()) => {
                     is_changed = true;
                     self.results += applied;
@@ -76,6 +78,18 @@ impl AppliedFixes {
         }
         note_unfixed(left, unfixed);
     }
+}
+
+/// Replaces the text of a file, which keeps its old text if the new one cannot be written completely.
+fn replace(file: &Path, text: &str) -> io::Result<()> {
+    // A symbolic link stays one.
+    let file = fs::canonicalize(file)?;
+    let mut new = NamedTempFile::new_in(file.parent().unwrap_or(&file))?;
+    new.write_all(text.as_bytes())?;
+    new.as_file().set_permissions(fs::metadata(&file)?.permissions())?;
+    new.as_file().sync_all()?;
+    new.persist(&file)?;
+    Ok(())
 }
 
 /// Notes how many results with a fix were not fixed, and which rules name a fix that is invalid or too long.

@@ -158,11 +158,15 @@ impl EditedDocument {
 
     /// Whether the document contains this object at this position: the location of a rendered object is its template.
     fn holds(&self, place: &[String], object: &ObjectRef, is_item: bool) -> bool {
-        let found = at(&self.value, place);
-        let is_kind = |kind: &Value| kind == &*object.kind || kind.is_null() && is_item;
-        // Objects with generateName have no name.
-        let is_named = |name: &Value| name.is_null() || name == &*object.name;
-        found.is_some_and(|found| is_kind(&found["kind"]) && is_named(&found["metadata"]["name"]))
+        let Some(found) = at(&self.value, place) else { return false };
+        let metadata = &found["metadata"];
+        let is_named = ["name", "generateName"].iter().any(|key| metadata[key] == *object.name);
+        // Several mappings may start on its line, and parts of other objects have neither a kind nor a name.
+        if found["kind"].is_null() {
+            is_item && is_named
+        } else {
+            found["kind"] == *object.kind && (is_named || metadata["name"].is_null())
+        }
     }
 
     /// Applies fixes of the object at a place; returns how many were applied.

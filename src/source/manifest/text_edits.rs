@@ -217,10 +217,12 @@ fn is_blank(text: &DocumentText<'_>, place: Range<usize>) -> bool {
     text.text.get(place).is_some_and(|indent| indent.bytes().all(|byte| byte == b' '))
 }
 
-/// Returns the offset of the line after a value with its trailing comment, or the end of the text.
+/// Returns the offset of the line after a value with its trailing comment, or the end of the text. The end of a block scalar
+/// is behind the line break that the parser adds to a text without one.
 pub(super) fn line_after(text: &str, end: usize) -> usize {
-    let next = || memchr::memchr(b'\n', &text.as_bytes()[end..]).map_or(text.len(), |at| end + at + 1);
-    if end > 0 && text.as_bytes()[end - 1] == b'\n' { end } else { next() }
+    let Some((before, after)) = text.as_bytes().split_at_checked(end) else { return text.len() };
+    let next = || memchr::memchr(b'\n', after).map_or(text.len(), |at| end + at + 1);
+    if before.ends_with(b"\n") { end } else { next() }
 }
 
 /// Whether a value is written in block style: a mapping, or a list with one.

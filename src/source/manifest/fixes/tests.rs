@@ -113,6 +113,29 @@ fn patched(text: &str, patches: impl IntoIterator<Item = Value>) -> (String, usi
 }
 
 #[test]
+fn a_block_scalar_without_a_line_break_at_the_end_of_a_file_is_no_obstacle() {
+    let text = "kind: Pod\nmetadata: {name: shop}\nspec:\n  a: |\n    x";
+    for (patch, fixed) in [
+        (json!({"spec": {"b": 1}}), "kind: Pod\nmetadata: {name: shop}\nspec:\n  a: |\n    x\n  b: 1\n"),
+        (json!({"spec": {"a": null}}), "kind: Pod\nmetadata: {name: shop}\nspec: {}\n"),
+        (json!({"c": 1}), "kind: Pod\nmetadata: {name: shop}\nspec:\n  a: |\n    x\nc: 1\n"),
+    ] {
+        let (new, applied) = patched(text, [patch]);
+        assert!(new == fixed && applied == 1 || new == text && applied == 0, "{new:?}");
+        assert!(super::parse(&new).is_some());
+    }
+}
+
+#[test]
+fn an_object_that_starts_where_another_one_ends_is_fixed_or_left() {
+    let text = "kind: List\nitems: [{kind: Pod,\n  metadata: {name: a}, spec: {l: [\n  {image: a}]}}, {kind: Pod, metadata: {name: b}}]\n";
+    let object = ObjectRef { kind: "Pod".to_owned(), name: "b".into(), ..ObjectRef::default() };
+    let object = FixedObject { object: Arc::new(object), fixes: vec![patch(&json!({"x": 1}))] };
+    let (new, _) = fixed(text, BTreeMap::from([(4, object)]));
+    assert!(new.contains("{image: a}]}}"), "{new}");
+}
+
+#[test]
 fn a_block_scalar_at_the_end_of_a_document_leaves_the_next_document() {
     let text = "kind: Pod\nmetadata: {name: shop}\nspec:\n  a: |\n    x\n---\nkind: Other\n";
     let fixed = "kind: Pod\nmetadata: {name: shop}\nspec:\n  a: new\n---\nkind: Other\n";
