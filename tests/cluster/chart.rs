@@ -752,7 +752,7 @@ async fn exceptions_in_the_values_are_loaded() {
     let settings = [
         "exceptions[0].name=legacy",
         "exceptions[0].namespace=shop",
-        "exceptions[0].spec.policies[0].name=probes",
+        "exceptions[0].spec.policies[0].name=resources",
         "exceptions[0].spec.reason=replaced: soon",
         "exceptions[0].spec.expiresAt=2999-01-31",
         "exceptions[1].name=other",
@@ -778,7 +778,7 @@ async fn exceptions_in_the_values_are_loaded() {
     std::fs::write(manifests.path(), pod).unwrap();
     let (file, manifests) = (file.path().to_str().unwrap(), manifests.path().to_str().unwrap());
     let check =
-        ["check", "-f", manifests, "-p", "builtin:probes", "-p", "builtin:images", "-o", "json", "--exceptions", file];
+        ["check", "-f", manifests, "-p", "builtin:resources", "-p", "builtin:images", "-o", "json", "--exceptions", file];
     let checked = run(Path::new("/nowhere"), &check).await;
     assert_eq!(checked.code, Some(0), "{checked:?}");
     let (found, mut skipped) = (checked.json(), Vec::new());
