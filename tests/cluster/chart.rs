@@ -777,8 +777,19 @@ async fn exceptions_in_the_values_are_loaded() {
                spec: {containers: [{name: a, image: \"a:latest\"}]}\n";
     std::fs::write(manifests.path(), pod).unwrap();
     let (file, manifests) = (file.path().to_str().unwrap(), manifests.path().to_str().unwrap());
-    let check =
-        ["check", "-f", manifests, "-p", "builtin:resources", "-p", "builtin:images", "-o", "json", "--exceptions", file];
+    let check = [
+        "check",
+        "-f",
+        manifests,
+        "-p",
+        "builtin:resources",
+        "-p",
+        "builtin:images",
+        "-o",
+        "json",
+        "--exceptions",
+        file,
+    ];
     let checked = run(Path::new("/nowhere"), &check).await;
     assert_eq!(checked.code, Some(0), "{checked:?}");
     let (found, mut skipped) = (checked.json(), Vec::new());
