@@ -396,7 +396,7 @@ async fn each_violation_counts_once_in_every_view() {
     let shown: Value = serde_json::from_str(&get(page, "/?format=json").unwrap()).unwrap();
     is_summary(&shown["summary"]);
     assert_eq!(shown["results"].as_array().unwrap().len(), open);
-    assert!(get(page, "/").unwrap().contains(&format!("{fail} fail, {warn} warn")));
+    assert!(get(page, "/").unwrap().contains(&format!("{fail} failures, {warn} warning")));
     assert_eq!(kaudit.stop().await, Some(0));
 }
 

@@ -64,8 +64,9 @@ async fn port_forward_reaches_the_page_of_a_release() {
         line.strip_prefix("Forwarding from ")?.split(' ').next()?.parse().ok()
     });
     let object = format!("ConfigMap {release}/first");
-    let page = wait_for("the page", || async { get(address, "/").filter(|page| page.contains(&object)) }).await;
-    assert!(page.contains("marked/deny") && page.contains("is checked by 1 rule."), "{page}");
+    let shown = [&object, "marked/deny", "is checked by 1 rule."];
+    let has_all = |page: &String| shown.iter().all(|text| page.contains(text));
+    wait_for("the page", || async { get(address, "/").filter(has_all) }).await;
     assert!(get(address, "/style.css").is_some());
 
     drop(connection);
