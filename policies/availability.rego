@@ -20,6 +20,8 @@ deny_blocking_budget contains result if {
 	input.kind == "PodDisruptionBudget"
 	input.apiVersion == "policy/v1"
 	not data.lib.workload.is_owned(input)
+
+	# mutants: equivalent, because `blocked` has only these fields.
 	some field in ["maxUnavailable", "minAvailable"]
 	value := input.spec[field]
 	whom := blocked(field, value)

@@ -54,7 +54,7 @@ all_routes := [route |
 	some item in found
 	namespace := given(item.metadata, "namespace", "")
 	route := {
-		"label": sprintf("%s %s", [kind, trim_left(sprintf("%s/%s", [namespace, item.metadata.name]), "/")]),
+		"label": sprintf("%s %s", [kind, trim_prefix(sprintf("%s/%s", [namespace, item.metadata.name]), "/")]),
 		"namespace": namespace,
 		"spec": item.spec,
 	}

@@ -132,10 +132,10 @@ alb_protocols := {protocol |
 
 # Certificate authorities request the answer without TLS.
 answers_challenges if {
-	paths := [object.get(path, "path", "") | path := input.spec.rules[_].http.paths[_]]
+	paths := [path | path := input.spec.rules[_].http.paths[_]]
 	count(paths) > 0
-	every path in paths {
-		startswith(path, "/.well-known/acme-challenge/")
+	every item in paths {
+		startswith(item.path, "/.well-known/acme-challenge/")
 	}
 }
 

@@ -313,9 +313,9 @@ in_groups(rule) := "" if not is_minor(rule)
 
 in_groups(rule) := " of nonResourceURLs" if count(rule.apiGroups) == 0
 
+# Undefined for a rule without API groups.
 in_groups(rule) := sprintf(" of API group %s%s", [sort(rule.apiGroups)[0], others(count(rule.apiGroups) - 1)]) if {
 	is_minor(rule)
-	count(rule.apiGroups) > 0
 }
 
 others(0) := ""
@@ -348,9 +348,8 @@ administrators := {["Group", "kubeadm:cluster-admins"], ["Group", "system:master
 
 broad_subjects := [subject |
 	lib.is_binding
-	kind := object.get(input, ["roleRef", "kind"], "")
 	some subject in lib.subjects
-	not [kind, lib.role_name, subject.name] in lib.public_roles
+	not [input.roleRef.kind, lib.role_name, subject.name] in lib.public_roles
 ]
 
 # Where kubeadm publishes what a joining node needs before it has credentials.

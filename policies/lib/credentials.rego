@@ -89,7 +89,7 @@ in_settings(text) := settings({setting |
 })
 
 # The first group of a pattern is a name, one of the other three its value.
-found(pattern, text) := {{"name": match[1], "value": concat("", array.slice(match, 2, 5))} |
+found(pattern, text) := {{"name": match[1], "value": concat("", array.slice(match, 2, count(match)))} |
 	some match in regex.find_all_string_submatch_n(pattern, text, -1)
 }
 

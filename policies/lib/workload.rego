@@ -123,6 +123,7 @@ effective(container, setting) := value if {
 #   The path on the node that a container mounts of a hostPath volume, without the link from /var/run to /run.
 mounted(volume, mount) := regex.replace(path, `^/var/run(/|$)`, "/run$1") if {
 	joined := concat("/", [part |
+		# mutants: equivalent, because only text is a part.
 		some part in [volume.hostPath.path, object.get(mount, "subPath", null), object.get(mount, "subPathExpr", null)]
 		is_string(part)
 	])

@@ -99,6 +99,8 @@ warn_bare_pod contains result if {
 #   severity: low
 warn_duplicate_variable contains result if {
 	some container in data.lib.workload.containers
+
+	# mutants: equivalent, because names that are no text are left out below.
 	names := [object.get(variable, "name", null) | some variable in container.spec.env]
 	some i, name in names
 	is_string(name)

@@ -61,7 +61,9 @@ registries := data.parameters["IMG-03"].registries
 
 is_allowed(name) if {
 	some registry in registries
-	startswith(sprintf("%s/", [name]), sprintf("%s/", [trim_suffix(registry, "/")]))
+
+	# The name is the registry or path itself, or continues after a slash.
+	regex.match(`^(/|$)`, trim_prefix(name, trim_suffix(registry, "/")))
 }
 
 # The name of an image with its registry, and without tag and digest, as container runtimes complete it.

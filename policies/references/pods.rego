@@ -79,7 +79,7 @@ deny_missing_secret contains result if {
 			item := data.lib.neighbours.in_namespace("v1", "Secret")[reference.name]
 
 			# A controller adds the keys of this type.
-			object.get(item, "type", "") != "kubernetes.io/service-account-token"
+			not item.type == "kubernetes.io/service-account-token"
 			some [key, place] in keys(reference.ref)
 			not item.data[key]
 			not item.stringData[key]

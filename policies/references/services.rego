@@ -53,7 +53,7 @@ deny_missing_port contains result if {
 selector_of_service := selector if {
 	input.kind == "Service"
 	input.apiVersion == "v1"
-	object.get(input.spec, "type", "ClusterIP") != "ExternalName"
+	not input.spec.type == "ExternalName"
 	selector := input.spec.selector
 	is_object(selector)
 	count(selector) > 0
@@ -84,6 +84,7 @@ has_port(selector, name, protocol) if {
 
 # The containers whose ports count.
 serving(spec) := [container |
+	# mutants: equivalent, because is_main is true only in these lists.
 	some list in ["containers", "initContainers"]
 	some container in spec[list]
 	data.lib.workload.is_main({"list": list, "spec": container})
