@@ -23,9 +23,6 @@ test_literals if {
 		credentials.is_literal("password", value)
 	}
 	every value in [
-		"",
-		"yes",
-		"None",
 		"$(PASSWORD)",
 		"${PASSWORD}",
 		"prefix-${PASSWORD}",
@@ -51,6 +48,15 @@ test_literals if {
 		"tls.key",
 	] {
 		not credentials.is_literal("password", value)
+	}
+}
+
+test_switches if {
+	every value in [
+		"", "disabled", "enabled", "false", "nil", "no", "none", "null", "off", "on", "optional", "required", "true", "yes",
+	] {
+		not credentials.is_literal("password", value)
+		not credentials.is_literal("password", upper(value))
 	}
 }
 

@@ -34,6 +34,14 @@ test_used if {
 	not is_used("shop", {"namespace": {"shop": {"v1": {"Pod": {}}}}})
 }
 
+test_objects_of_a_kind if {
+	pods := build.inventory([in_namespace("shop", build.pod({}))])
+	namespaces.has("v1", "Pod") with input as namespace("shop", {}) with data.inventory as pods
+	every store in [{}, {"namespace": {"shop": {"v1": {"Pod": {}}}}}] {
+		not namespaces.has("v1", "Pod") with input as namespace("shop", {}) with data.inventory as store
+	}
+}
+
 uses(item) if item.kind != "PodTemplate"
 
 uses(item) := false if item.kind == "PodTemplate"

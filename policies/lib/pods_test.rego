@@ -26,6 +26,14 @@ test_each_kind_is_found if {
 	}
 }
 
+# Custom kinds may have other fields beside the template.
+test_only_cron_jobs_have_a_template_for_jobs if {
+	item := {"spec": {"jobTemplate": {"spec": {"template": {"metadata": {"name": "job"}}}}, "template": {"metadata": {"name": "pod"}}}}
+	every kind, name in {"CronJob": "job", "Rollout": "pod"} {
+		pods.pod_of(kind, item).metadata.name == name
+	}
+}
+
 test_only_the_own_namespace if {
 	elsewhere := object.union(build.deployment({}), {"metadata": {"namespace": "other"}})
 	store := build.inventory(array.concat(in_shop([build.pod({})]), [elsewhere]))

@@ -7,6 +7,9 @@ test_ports if {
 	services.has_port(service, 80)
 	services.has_port(service, 443)
 	services.has_port(service, "http")
+
+	# The name of a single port may be left out.
+	services.has_port(service, "")
 	not services.has_port(service, 8080)
 	not services.has_port(service, "https")
 	not services.has_port({"spec": {"ports": null}}, 80)

@@ -151,8 +151,18 @@ test_no_roots if {
 		possible_roots({}, build.context(settings)) == set()
 		possible_roots(build.context(settings), {}) == set()
 		possible_roots(build.context({"runAsUser": 0, "runAsNonRoot": false}), build.context(settings)) == set()
+		possible_roots(build.context(settings), build.context({"runAsUser": null, "runAsNonRoot": null})) == set()
 	}
 	possible_roots({"hostUsers": false}, build.context({"runAsUser": 0})) == set()
+}
+
+test_pods_of_a_workload if {
+	controller := {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "controller": true}
+	other := {"apiVersion": "example.com/v1", "kind": "Plan", "name": "web"}
+	every owners in [[controller], [other, controller]] {
+		data.lib.workload.is_of_workload({"metadata": {"ownerReferences": owners}})
+	}
+	not data.lib.workload.is_of_workload({"metadata": {"ownerReferences": [other]}})
 }
 
 test_owned if {
