@@ -77,6 +77,7 @@ test_messages if {
 		webhooks: "change admission control: set resourceNames",
 		signers: "approve client certificates: list signers in resourceNames",
 		approval: "approve client certificates: list signers in resourceNames",
+		make.allow([""], ["pods/exec", "pods/attach"], ["create"]): "run commands in all pods: remove pods/attach, pods/exec",
 	} {
 		build.messages(found(rule)) == {sprintf("rules[0] lets serviceaccount shop/web %s", [message])}
 	}
@@ -131,6 +132,7 @@ test_every_form_of_a_right if {
 		make.allow(["", "apps"], ["pods", "secrets"], ["delete", "get"]),
 		make.named(secrets, null),
 		make.named(secrets, []),
+		make.named(secrets, [null]),
 	] {
 		count(found(rule)) == 1
 	}
@@ -293,9 +295,11 @@ test_subjects if {
 
 test_several_subjects if {
 	many := [make.user("d"), make.user("b"), make.user("system:kube-scheduler"), make.user("a"), make.user("c")]
-	some result in with_bindings(make.cluster_role(secrets), [make.binding("ClusterRoleBinding", "web", many)])
-	result.msg == "rules[0] lets user a and others read all Secrets: set resourceNames"
-	result.details.subjects == ["user a", "user b", "user c"]
+	every subjects, named in {many: ["user a", "user b", "user c"], [make.user("b"), make.user("a")]: ["user a", "user b"]} {
+		some result in with_bindings(make.cluster_role(secrets), [make.binding("ClusterRoleBinding", "web", subjects)])
+		result.msg == "rules[0] lets user a and others read all Secrets: set resourceNames"
+		result.details.subjects == named
+	}
 }
 
 test_subjects_of_the_control_plane if {

@@ -149,4 +149,5 @@ test_incomplete_bindings if {
 test_names_that_are_no_text if {
 	binding := make.builtin(1, make.binding("ClusterRoleBinding", "view", [make.group("system:masters")]))
 	count(data.rbac.deny_masters_group) == 1 with input as binding
+	data.lib.rbac.subjects == [] with input as make.binding("ClusterRoleBinding", "view", [{"kind": 1, "name": "ann"}])
 }

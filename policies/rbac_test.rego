@@ -78,6 +78,7 @@ test_wildcard_verbs if {
 		make.allow([""], ["pods"], null),
 		make.allow(["*"], ["*"], ["*"]),
 		make.allow(["*"], ["deployments"], ["*"]),
+		make.allow(["apps"], ["*"], ["*"]),
 		{},
 	] {
 		count(data.rbac.deny_wildcard_verbs) == 0 with input as make.role(rule)
@@ -185,6 +186,11 @@ test_wildcard_reads if {
 	] {
 		count(data.rbac.warn_wildcard_reads) == 0 with input as make.role(rule)
 	}
+	results := data.rbac.warn_wildcard_reads with input as make.role(make.allow([""], ["*"], ["get"]))
+	results == {{
+		"msg": "rules[0] allows reading all resources, Secrets too: list those that are needed",
+		"details": {"field": "rules[0].resources", "value": ["*"]},
+	}}
 }
 
 test_escalation if {
@@ -192,21 +198,30 @@ test_escalation if {
 		make.allow(["rbac.authorization.k8s.io"], ["clusterroles"], ["get", "bind"]): "bind",
 		make.allow(["*"], ["roles"], ["get", "escalate"]): "escalate",
 		make.allow([""], ["users"], ["get", "impersonate"]): "impersonate",
+		make.allow([""], ["groups"], ["impersonate"]): "impersonate",
+		make.allow([""], ["serviceaccounts"], ["impersonate"]): "impersonate",
+		make.allow(["authentication.k8s.io"], ["uids"], ["impersonate"]): "impersonate",
 		make.allow(["authentication.k8s.io"], ["userextras/scopes"], ["impersonate"]): "impersonate",
 	} {
 		results := data.rbac.deny_escalation with input as make.cluster_role(rule)
 		build.messages(results) == {sprintf("rules[0] allows privilege escalation (verb %s): remove the verb", [verb])}
 		results == data.rbac.deny_escalation with input as make.role(rule)
 	}
+	several := data.rbac.deny_escalation with input as make.role(make.allow(["rbac.authorization.k8s.io"], ["roles"], ["get", "escalate", "bind"]))
+	several == {{
+		"msg": "rules[0] allows privilege escalation (verb bind, escalate): remove the verb",
+		"details": {"field": "rules[0].verbs", "value": ["bind", "escalate"]},
+	}}
 	every rule in [
 		make.allow([""], ["pods"], ["get", "create"]),
 		make.allow(["apis.example.com"], ["apiexports"], ["bind"]),
 		make.allow(["authorization.example.com"], ["users"], ["impersonate"]),
+		make.allow(["authentication.k8s.io"], ["users"], ["impersonate"]),
 		make.named(make.allow(["rbac.authorization.k8s.io"], ["clusterroles"], ["bind"]), ["view"]),
 	] {
 		count(data.rbac.deny_escalation) == 0 with input as make.role(rule)
 	}
-	every names in [[], ["view", "cluster-admin"], ["system:node"]] {
+	every names in [[], ["view", "cluster-admin"], ["edit"], ["system:node"]] {
 		rule := make.named(make.allow(["rbac.authorization.k8s.io"], ["clusterroles"], ["bind"]), names)
 		count(data.rbac.deny_escalation) == 1 with input as make.role(rule)
 	}
@@ -225,6 +240,15 @@ test_escalation if {
 	] {
 		found := data.rbac.deny_escalation with input as make.role(strong)
 		{object.get(result, "severity", "as the rule's") | some result in found} == {"as the rule's"}
+	}
+}
+
+test_old_versions if {
+	every version in ["rbac.authorization.k8s.io/v1alpha1", "rbac.authorization.k8s.io/v1beta1"] {
+		role := object.union(make.role(make.everything), {"apiVersion": version})
+		count(data.rbac.deny_wildcard_resources) == 1 with input as role
+		binding := object.union(make.binding("RoleBinding", "cluster-admin", [make.user("ann")]), {"apiVersion": version})
+		count(data.rbac.deny_cluster_admin) == 1 with input as binding
 	}
 }
 
@@ -305,7 +329,8 @@ test_administrators if {
 test_anonymous if {
 	every subject in [make.user("system:anonymous"), make.group("system:unauthenticated")] {
 		every kind in ["ClusterRoleBinding", "RoleBinding"] {
-			count(data.rbac.deny_anonymous) == 1 with input as make.binding(kind, "view", [make.user("ann"), subject])
+			results := data.rbac.deny_anonymous with input as make.binding(kind, "view", [make.user("ann"), subject])
+			build.messages(results) == {sprintf("%s \"%s\" has the role without logging in: remove the subject", [lower(subject.kind), subject.name])}
 		}
 	}
 	count(data.rbac.deny_anonymous) == 1 with input as make.binding("ClusterRoleBinding", "system:discovery", [make.group("system:unauthenticated")])
@@ -322,7 +347,7 @@ test_everybody if {
 	}
 	count(data.rbac.deny_everybody) == 0 with input as make.binding(
 		"RoleBinding", "view",
-		[make.group("developers"), make.user("system:authenticated"), make.user("system:serviceaccounts:shop"), make.account("web")],
+		[make.group("developers"), make.user("system:authenticated"), make.user("system:serviceaccounts:shop"), make.account("web"), make.group(1)],
 	)
 }
 

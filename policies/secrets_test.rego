@@ -166,6 +166,8 @@ test_config_map_files if {
 	}
 	json := data.secrets.deny_config_map with input as config_map({"a.json": `{"a": {"token": "a1b2c3d4"}, "b": {"api_key": "a1b2c3d4"}}`})
 	{result.details.value | some result in json} == {"the secret token", "the secret api_key"}
+	commented := data.secrets.deny_config_map with input as config_map({"a.json": "{\"password\":\n// For tests.\n\"hunter2\"}"})
+	{result.details.value | some result in commented} == {"the secret password"}
 }
 
 test_config_map_forms if {

@@ -107,6 +107,11 @@ test_other_subjects_and_bindings if {
 	count(powerful(build.pod({"serviceAccountName": "api"}), granting(read_secrets))) == 0
 }
 
+test_one_of_several_subjects if {
+	binding := make.binding("ClusterRoleBinding", "web", [make.user("ann"), make.account("web")])
+	count(powerful(pod, build.inventory([role("web", [read_secrets]), binding]))) == 1
+}
+
 test_powerful_default_account if {
 	inventory := build.inventory([role("web", [read_secrets]), make.binding("ClusterRoleBinding", "web", [make.account("default")])])
 	every workload in build.workloads({}) {
@@ -214,7 +219,9 @@ test_used_token if {
 	every name in ["web", "view"] {
 		count(unused(service_account, [pod, everywhere(name)])) == 0
 	}
-	count(unused(service_account, [pod, make.binding("RoleBinding", "view", [make.account("web")])])) == 0
+	every subjects in [[make.account("web")], [make.user("ann"), make.account("web")], [make.user("ann"), make.group("system:authenticated")]] {
+		count(unused(service_account, [pod, make.binding("RoleBinding", "view", subjects)])) == 0
+	}
 	count(unused(service_account, [pod, make.in_namespace("shop", everywhere("view"))])) == 0
 }
 
