@@ -90,6 +90,8 @@ messages(rule, spec, objects) := build.messages(results(rule, spec, objects))
 
 fields(rule, spec, objects) := {trim_prefix(field, "spec.template.spec.") | some field in build.fields(results(rule, spec, objects))}
 
+values(rule, spec, objects) := {result.details.value | some result in results(rule, spec, objects)}
+
 web_account := named("v1", "ServiceAccount", "web")
 
 test_missing_account if {
@@ -202,8 +204,10 @@ test_config_map_is_reported_once if {
 		"volumes": [{"name": "a", "configMap": {"name": "api"}}],
 	}
 	fields("deny_missing_config_map", spec, []) == {"containers[0].envFrom[0].configMapRef.name"}
+	values("deny_missing_config_map", spec, []) == {"api"}
 	keys := [{"key": "A", "path": "a"}, {"key": "A", "path": "b"}]
 	fields("deny_missing_config_map", {"volumes": [{"name": "a", "configMap": {"name": "web", "items": keys}}]}, [config]) == {"volumes[0].configMap.items[0].key"}
+	values("deny_missing_config_map", {"volumes": [{"name": "a", "configMap": {"name": "web", "items": keys}}]}, [config]) == {"A"}
 }
 
 test_fields_of_references if {
@@ -297,6 +301,10 @@ test_secrets_that_controllers_create if {
 	}
 	certificates := [object.union(named("cert-manager.io/v1", "Certificate", name), {"spec": {"secretName": name}}) | some name in ["api", "web"]]
 	each_has("deny_missing_secret", from_env({"secretRef": {"name": "web"}}), certificates, 0)
+	every version in ["v1", "v1beta1"] {
+		externals := [named(sprintf("external-secrets.io/%s", [version]), "ExternalSecret", name) | some name in ["api", "web"]]
+		each_has("deny_missing_secret", from_env({"secretRef": {"name": "web"}}), externals, 0)
+	}
 	every item in [
 		named("bitnami.com/v1alpha1", "SealedSecret", "api"),
 		named("external-secrets.io/v1", "ExternalSecret", "api"),
@@ -436,6 +444,11 @@ test_port_of_another_container if {
 test_probes_that_need_no_name if {
 	every probe in [null, {}, {"httpGet": null}, {"httpGet": {"port": 8080}}, {"tcpSocket": {"port": "8080"}}, {"httpGet": {"port": null}}, {"exec": {"command": ["true"]}}] {
 		each_has("deny_missing_probe_port", {"containers": [{"name": "web", "readinessProbe": probe}]}, [], 0)
+	}
+
+	# Fields that are similar to those of the rule.
+	every container in [{"readinessProbe": {"grpc": {"port": "admin"}}}, {"otherProbe": {"httpGet": {"port": "admin"}}}] {
+		each_has("deny_missing_probe_port", {"containers": [container]}, [], 0)
 	}
 }
 

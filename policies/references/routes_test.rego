@@ -119,6 +119,12 @@ test_backend_and_its_port if {
 	missing(ingress([backend("api", {"number": 8080})]), [external]) == set()
 }
 
+test_default_backend if {
+	item := object.union(ingress([]), {"spec": {"defaultBackend": backend("api", {"number": 80})}})
+	results := data.references.routes.deny_missing_backend with input as item
+	build.fields(results) == {"spec.defaultBackend.service"}
+}
+
 # Annotations of the AWS Load Balancer Controller have such a backend.
 test_backend_by_annotation if {
 	missing(ingress([backend("redirect", {"name": "use-annotation"})]), []) == set()
@@ -188,6 +194,11 @@ from_shop := {"group": "gateway.networking.k8s.io", "kind": "HTTPRoute", "namesp
 
 all_services := {"group": "", "kind": "Service"}
 
+with_more(grant, from, to) := object.union(grant, {"spec": {
+	"from": array.concat([from], grant.spec.from),
+	"to": array.concat([to], grant.spec.to),
+}})
+
 refused := {"no ReferenceGrant in namespace bank allows the backend Service \"api\": create one there"}
 
 test_grants if {
@@ -195,6 +206,8 @@ test_grants if {
 		every to in [all_services, object.union(all_services, {"name": "api"}), object.union(all_services, {"name": ""}), object.union(all_services, {"name": null})] {
 			distant(to_bank, [bank_api, grant(version, from_shop, to)]) == set()
 		}
+		several := with_more(grant(version, from_shop, all_services), object.union(from_shop, {"kind": "TCPRoute"}), {"group": "", "kind": "Secret"})
+		distant(to_bank, [bank_api, several]) == set()
 	}
 }
 
@@ -270,7 +283,7 @@ test_certificates_that_controllers_create if {
 		"cert.gardener.cloud/purpose",
 		"kubernetes.io/tls-acme",
 	] {
-		uncertified(object.union(tls, {"metadata": {"annotations": {name: "a"}}}), []) == set()
+		uncertified(object.union(tls, {"metadata": {"annotations": {"example.com/team": "web", name: "a"}}}), []) == set()
 	}
 	every name in ["example.com/cert-manager.io/issuer", "kubernetes.io/tls-acme-off"] {
 		uncertified(object.union(tls, {"metadata": {"annotations": {name: "a"}}}), []) == {"spec.tls[0].secretName"}

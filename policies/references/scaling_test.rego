@@ -62,7 +62,7 @@ test_missing_target if {
 		}
 	}
 	results := data.references.scaling.deny_missing_target with input as autoscaler("v2", {"scaleTargetRef": web})
-	build.fields(results) == {"spec.scaleTargetRef.name"}
+	{result.details | some result in results} == {{"field": "spec.scaleTargetRef.name", "value": "web"}}
 }
 
 test_target_of_another_kind if {
@@ -163,10 +163,10 @@ test_metrics_that_need_no_request if {
 
 test_first_version if {
 	store := build.inventory([build.deployment({"containers": [{"name": "web"}]})])
-	every percentage, want in {80: {"spec.targetCPUUtilizationPercentage"}, null: set()} {
+	every percentage, want in {80: {["spec.targetCPUUtilizationPercentage", "cpu"]}, null: set()} {
 		item := autoscaler("v1", {"scaleTargetRef": web, "targetCPUUtilizationPercentage": percentage})
 		results := data.references.scaling.deny_missing_request with input as item with data.inventory as store
-		build.fields(results) == want
+		{[result.details.field, result.details.value] | some result in results} == want
 		other := object.union(item, {"apiVersion": "example.com/v1"})
 		count(data.references.scaling.deny_missing_request) == 0 with input as other with data.inventory as store
 	}

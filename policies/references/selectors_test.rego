@@ -89,6 +89,11 @@ owned(kind, name, controller) := object.union(
 test_replica_sets if {
 	reported([selecting_web("Deployment", "a"), owned("ReplicaSet", "b", true)]) == set()
 	reported([selecting_web("Deployment", "a"), owned("ReplicaSet", "b", false)]) == {"b"}
+	several := {"metadata": {"ownerReferences": [
+		{"kind": "Plan", "name": "web"},
+		{"kind": "Web", "name": "web", "controller": true},
+	]}}
+	reported([selecting_web("Deployment", "a"), object.union(selecting_web("ReplicaSet", "b"), several)]) == set()
 	reported([selecting_web("Deployment", "a"), selecting_web("ReplicaSet", "b")]) == {"b"}
 	reported([selecting_web("StatefulSet", "a"), selecting_web("ReplicaSet", "b")]) == {"b"}
 	reported([selecting_web("DaemonSet", "a"), selecting_web("ReplicaSet", "b")]) == {"b"}

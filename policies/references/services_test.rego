@@ -136,8 +136,12 @@ test_port_of_a_container if {
 
 # The pods of a new version may be the only ones that have the port.
 test_port_of_one_of_the_pods if {
-	objects := [build.deployment({}), pod({"app": "web"}, http)]
-	without_port(ports([{"port": 80, "targetPort": "http"}]), objects) == set()
+	every objects in [
+		[build.deployment({}), pod({"app": "web"}, http)],
+		[object.union(pod({"app": "web"}, []), {"metadata": {"name": "old"}}), pod({"app": "web"}, http)],
+	] {
+		without_port(ports([{"port": 80, "targetPort": "http"}]), objects) == set()
+	}
 }
 
 test_port_of_init_containers if {
