@@ -112,8 +112,9 @@ test_missing_budget if {
 			"details": {"field": "spec.template.metadata.labels", "value": {"app": "web"}},
 		}}
 	}
-	other := object.union(budget, {"spec": {"selector": {"matchLabels": {"app": "api"}}}})
+	other := object.union(budget, {"metadata": {"name": "api"}, "spec": {"selector": {"matchLabels": {"app": "api"}}}})
 	results_of("warn_missing_budget", small({"replicas": 2}), [other]) == 1
+	results_of("warn_missing_budget", small({"replicas": 2}), [other, budget]) == 0
 	results_of("warn_missing_budget", small({"replicas": 2}), [object.union(budget, {"spec": {"selector": null}})]) == 1
 	results_of("warn_missing_budget", small({"replicas": 2, "template": {"metadata": {"labels": null}}}), [budget]) == 1
 }
@@ -169,6 +170,8 @@ test_spread_replicas if {
 		results_of("warn_unspread_replicas", small({"replicas": 2, "template": {"spec": spec}}), []) == 0
 	}
 	results_of("warn_unspread_replicas", small(object.union({"replicas": 2}, host_port)), []) == 0
+	second := {"template": {"spec": {"containers": array.concat([{"name": "proxy"}], host_port.template.spec.containers)}}}
+	results_of("warn_unspread_replicas", small(object.union({"replicas": 2}, second)), []) == 0
 	results_of("warn_unspread_replicas", small({"replicas": 2, "template": {"spec": {"containers": [{"name": "web", "ports": [{"hostPort": 0}, {"hostPort": null}]}]}}}), []) == 1
 	results_of("warn_unspread_replicas", small({"replicas": 2, "template": {"spec": {"containers": [{"name": "web", "ports": [{"hostPort": 1}]}]}}}), []) == 0
 	results_of("warn_unspread_replicas", small({"replicas": 1}), []) == 0
@@ -191,6 +194,7 @@ test_single_replica_on_purpose if {
 		small({"strategy": {"type": "Recreate"}}),
 		small(claiming),
 		object.union(small({}), {"kind": "StatefulSet"}),
+		object.union(small({}), {"apiVersion": "apps/v1beta1"}),
 		object.union(small({}), {"apiVersion": "example.com/v1"}),
 	] {
 		results_of("warn_single_replica", item, [service]) == 0
@@ -200,11 +204,23 @@ test_single_replica_on_purpose if {
 	results_of("warn_single_replica", small({}), [service, autoscaler("autoscaling/v2", {"minReplicas": 1})]) == 0
 }
 
+in_shop(item) := object.union(item, {"metadata": {"namespace": "shop"}})
+
 test_single_replicas_behind_one_service if {
 	canary := object.union(small({}), {"metadata": {"name": "canary"}})
 	results_of("warn_single_replica", small({}), [service, small({}), canary]) == 0
 	results_of("warn_single_replica", small({}), [service, small({})]) == 1
 	results_of("warn_single_replica", small({}), [service, canary, object.union(service, {"metadata": {"name": "version"}, "spec": {"selector": {"app": "web"}}})]) == 0
+
+	# In a namespace, only the workloads there count.
+	every want, objects in {1: [service], 0: [service, canary]} {
+		store := build.inventory([in_shop(object) | some object in objects])
+		count(availability.warn_single_replica) == want with input as in_shop(small({})) with data.inventory as store
+	}
+
+	# A Service for other pods does not matter.
+	api := object.union(service, {"metadata": {"name": "api"}, "spec": {"selector": {"app": "api"}}})
+	results_of("warn_single_replica", small({}), [service, api]) == 1
 
 	# Workloads that run no pods, and pods that the Service does not select, do not count.
 	stopped := object.union(canary, {"spec": {"replicas": 0}})

@@ -57,7 +57,10 @@ test_root_group if {
 		count(hardening.warn_root_group) == 1 with input as workload
 	}
 	two := hardening.warn_root_group with input as build.pod(build.context({"runAsGroup": 0, "fsGroup": 0}))
-	build.fields(two) == {"spec.securityContext.runAsGroup", "spec.securityContext.fsGroup"}
+	{result.details | some result in two} == {
+		{"container": "", "field": "spec.securityContext.runAsGroup", "value": 0},
+		{"container": "", "field": "spec.securityContext.fsGroup", "value": 0},
+	}
 }
 
 test_other_groups if {
@@ -178,7 +181,10 @@ test_writable_system_directory_result if {
 test_bare_pods if {
 	every spec in [{}, {"restartPolicy": "Always"}, {"restartPolicy": null}] {
 		results := hardening.warn_bare_pod with input as build.pod(spec)
-		build.messages(results) == {"pod has no controller that replaces it: create it by a Deployment, StatefulSet or DaemonSet"}
+		results == {{
+			"msg": "pod has no controller that replaces it: create it by a Deployment, StatefulSet or DaemonSet",
+			"details": {"field": "kind", "value": "Pod"},
+		}}
 	}
 	every metadata in [{"ownerReferences": []}, {"ownerReferences": null}, {"annotations": null}, {"annotations": {"note": "x"}}] {
 		count(hardening.warn_bare_pod) == 1 with input as object.union(build.pod({}), {"metadata": metadata})
@@ -233,6 +239,11 @@ test_ssh_ports if {
 			}
 		}
 	}
+	results := hardening.warn_ssh_port with input as examples.warn_ssh_port.violating
+	results == {{
+		"msg": "container \"web\" offers SSH on port 22: remove the SSH server, and use kubectl exec",
+		"details": {"container": "web", "field": "spec.containers[0].ports[1].containerPort", "value": 22},
+	}}
 }
 
 test_other_ports if {

@@ -52,6 +52,7 @@ test_restart_not_before_traffic_stops if {
 	count_of(http({"failureThreshold": 4}), http({})) == 0
 	count_of(http({"periodSeconds": 20}), http({})) == 0
 	count_of(http({"failureThreshold": 3, "periodSeconds": 10}), http({"failureThreshold": null, "periodSeconds": null})) == 1
+	count_of(http({}), http({"failureThreshold": 3, "periodSeconds": 10})) == 1
 	count_of(http({"failureThreshold": 6, "periodSeconds": 5}), http({})) == 1
 	count_of(http({"failureThreshold": 2}), http({})) == 1
 	count_of(http({}), http({"failureThreshold": 2})) == 0

@@ -110,9 +110,11 @@ test_monitor_without_target if {
 
 test_namespaces_of_monitors if {
 	every kind, target in kinds {
-		named := monitor(kind, {"selector": web, "namespaceSelector": {"matchNames": ["front", "bank"]}})
-		unmatched(named, [labelled(target, "bank")]) == set()
-		count(unmatched(named, [labelled(target, "shop")])) == 1
+		every namespaces in [["bank"], ["front", "bank"]] {
+			named := monitor(kind, {"selector": web, "namespaceSelector": {"matchNames": namespaces}})
+			unmatched(named, [labelled(target, "bank")]) == set()
+			count(unmatched(named, [labelled(target, "shop")])) == 1
+		}
 		every unset in [{}, null, {"matchNames": []}, {"any": false}] {
 			own := monitor(kind, {"selector": web, "namespaceSelector": unset})
 			unmatched(own, [labelled(target, "shop")]) == set()
@@ -196,7 +198,9 @@ annotated(item, annotation, value) := object.union(item, {"metadata": {"annotati
 test_equal_classes if {
 	conflicting([in_class(shop, "public"), in_class(bank, "public")]) == both
 	conflicting([in_class(shop, "public"), annotated(bank, "kubernetes.io/ingress.class", "public")]) == both
-	conflicting([in_class(shop, null), bank]) == both
+	every unset in ["", null] {
+		conflicting([in_class(shop, unset), bank]) == both
+	}
 	conflicting([annotated(shop, "nginx.ingress.kubernetes.io/canary", "false"), bank]) == both
 	every class in ["alb", "gce", "gce-internal"] {
 		conflicting([in_class(shop, class), in_class(bank, class)]) == set()

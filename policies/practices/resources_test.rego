@@ -14,6 +14,7 @@ test_missing_limit if {
 		every workload in build.workloads({"containers": [{"name": "web", "resources": resources}]}) {
 			results := data.practices.resources.warn_missing_cpu_limit with input as workload
 			build.messages(results) == {"container \"web\" has no CPU limit: set resources.limits.cpu"}
+			{result.details.value | some result in results} == {null}
 		}
 	}
 	sidecar := build.pod({"initContainers": [{"name": "proxy", "restartPolicy": "Always"}]})
