@@ -43,7 +43,7 @@ test_no_disruption_at_all if {
 }
 
 test_disruptions if {
-	every spec in [{}, {"maxUnavailable": null, "minAvailable": null}, {"maxUnavailable": 1}, {"maxUnavailable": "1%"}, {"minAvailable": 0}, {"minAvailable": "0%"}, {"minAvailable": "high"}, {"minAvailable": true}] {
+	every spec in [{}, {"maxUnavailable": null, "minAvailable": null}, {"maxUnavailable": 1}, {"maxUnavailable": "1%"}, {"minAvailable": 0}, {"minAvailable": "0%"}, {"minAvailable": "high"}, {"minAvailable": "100"}, {"minAvailable": true}] {
 		count_of(budget(object.union({"selector": {}}, spec)), [deployment(1)]) == 0
 	}
 }

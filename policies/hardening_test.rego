@@ -131,6 +131,8 @@ test_writable_root if {
 		"msg": "container \"web\" can write to its root file system: set securityContext.readOnlyRootFilesystem: true",
 		"details": {"container": "web", "field": "spec.containers[0].securityContext.readOnlyRootFilesystem", "value": false},
 	}}
+	unset := data.hardening.warn_writable_root with input as examples.warn_writable_root.violating
+	[null] == [result.details.value | some result in unset]
 }
 
 test_read_only_root if {

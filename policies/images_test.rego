@@ -51,7 +51,7 @@ test_messages if {
 test_messages_shorten_long_images if {
 	every image, want in {
 		"registry.example.com/a/team/of/the/shop/web": "container \"web\" runs the image \"…/web\", which can change: name a version or a digest",
-		"registry.example.com/a/team/of/a/shop/cart": "container \"web\" runs the image \"…/cart\", which can change: name a version or a digest",
+		"registry.example.com/a/team/of/a/shop/web": "container \"web\" runs the image \"…/web\", which can change: name a version or a digest",
 		"registry.example.com/a/team/of/shop/cart": "container \"web\" runs the image \"registry.example.com/a/team/of/shop/cart\", which can change: name a version or a digest",
 	} {
 		results := data.images.deny_latest_tag with input as build.pod_with_container({"image": image})

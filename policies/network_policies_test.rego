@@ -155,6 +155,10 @@ test_policies_of_other_apis if {
 		unselected([web, {"apiVersion": kind[0], "kind": kind[1], "metadata": {"name": "a"}}]) == set()
 	}
 	count(unselected([web, {"apiVersion": "crd.projectcalico.org/v1", "kind": "NetworkSet", "metadata": {"name": "a"}}])) == 1
+
+	# An inventory may list a kind without objects.
+	none := object.union(build.inventory([web]), {"cluster": {"cilium.io/v2": {"CiliumClusterwideNetworkPolicy": {}}}})
+	count(data.network_policies.deny_unselected_pods) == 1 with input as shop with data.inventory as none
 }
 
 unmatched(spec, objects) := fields if {
@@ -235,6 +239,10 @@ test_peer_in_a_namespace if {
 		unmatched_namespaces(from({"namespaceSelector": selector}), [shop]) == set()
 	}
 	unmatched_namespaces(from({"podSelector": selecting("wep")}), [shop]) == set()
+
+	# An ingress rule has peers in `from`, an egress rule in `to`.
+	gone := [{"namespaceSelector": {"matchLabels": {"name": "shop"}}}]
+	unmatched_namespaces({"ingress": [{"to": gone}], "egress": [{"from": gone}]}, [shop]) == set()
 }
 
 test_peer_in_no_namespace if {

@@ -80,6 +80,13 @@ test_result_for_the_pod if {
 	}} with input as examples.deny_sysctls.violating
 }
 
+test_volume_without_a_path if {
+	baseline.deny_host_path == {{
+		"msg": "volume \"node\" mounts a path of the node: use a persistentVolumeClaim or an emptyDir",
+		"details": {"field": "spec.volumes[0].hostPath", "value": {}},
+	}} with input as build.small({"volumes": [{"name": "node", "hostPath": {}}]}, {})
+}
+
 # Fields that are similar to those of the rules.
 test_other_fields if {
 	count(baseline.deny_host_namespaces) == 0 with input as build.small({"shareProcessNamespace": true}, {})
