@@ -84,6 +84,8 @@ in_file(key, text) := data.lib.credentials.forms(statements) | {sprintf("the sec
 deny_command_line contains result if {
 	some command in commands
 	words := command.words
+
+	# mutants: equivalent, because it only saves time.
 	data.lib.credentials.may_contain(concat(" ", [word | some word in words; is_string(word)]))
 	some i, _ in words
 	some found in in_word(words, i)

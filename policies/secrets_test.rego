@@ -226,20 +226,28 @@ test_command_lines if {
 }
 
 test_commands_of_probes_and_hooks if {
-	every patch in [
-		{"livenessProbe": {"exec": {"command": ["--password=hunter2"]}}},
-		{"readinessProbe": {"exec": {"command": ["--password=hunter2"]}}},
-		{"startupProbe": {"exec": {"command": ["--password=hunter2"]}}},
-		{"lifecycle": {"postStart": {"exec": {"command": ["--password=hunter2"]}}}},
-		{"lifecycle": {"preStop": {"exec": {"command": ["--password=hunter2"]}}}},
-	] {
-		count(data.secrets.deny_command_line) == 1 with input as build.pod_with_container(patch)
+	handler := {"exec": {"command": ["--password=hunter2"]}}
+	every field, patch in {
+		"livenessProbe": {"livenessProbe": handler},
+		"readinessProbe": {"readinessProbe": handler},
+		"startupProbe": {"startupProbe": handler},
+		"lifecycle.postStart": {"lifecycle": {"postStart": handler}},
+		"lifecycle.preStop": {"lifecycle": {"preStop": handler}},
+	} {
+		results := data.secrets.deny_command_line with input as build.pod_with_container(patch)
+		build.fields(results) == {sprintf("spec.containers[0].%s.exec.command[0]", [field])}
+	}
+
+	# Fields that are similar to those of the rule.
+	every patch in [{"flags": handler.exec.command}, {"otherProbe": handler}, {"lifecycle": {"preStart": handler}}] {
+		count(data.secrets.deny_command_line) == 0 with input as build.pod_with_container(patch)
 	}
 }
 
 test_command_lines_in_two_words_or_a_script if {
 	every words in [
 		["--password", "hunter2"],
+		[1, "--password=hunter2"],
 		["sh", "-c", "mysql -u app --password=hunter2 shop"],
 		["migrate", "postgres://app:hunter2@db/app"],
 		["--key", "-----BEGIN PRIVATE KEY-----"],

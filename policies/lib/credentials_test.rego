@@ -109,6 +109,11 @@ test_other_forms if {
 	}
 }
 
+test_texts_without_credentials if {
+	credentials.may_contain("--password=hunter2")
+	not credentials.may_contain("run --log=info")
+}
+
 test_commands if {
 	every text, names in {
 		"--password=hunter2": {"password"},
