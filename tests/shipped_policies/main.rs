@@ -49,7 +49,7 @@ fn opa_finds_no_problems() {
         return;
     }
     let opa = tool(Tool::Opa).unwrap();
-    let passed = run(&opa, &["test", "policies"], &[0]);
+    let passed = run(&opa, &["test", "policies", "--timeout", "60s"], &[0]);
     let count = |part: &str| part.parse::<usize>().unwrap();
     let (all, of) = passed.trim().rsplit_once("PASS: ").and_then(|(_, counts)| counts.split_once('/')).unwrap();
     assert!(count(all) >= 50 && count(all) == count(of), "{passed}");

@@ -43,8 +43,6 @@ pub struct MutationReport {
     pub files: BTreeMap<String, (usize, usize)>,
     /// The mutants that no test notices, by file and position.
     pub unnoticed: Vec<UnnoticedMutant>,
-    /// Whether all mutants were tested.
-    pub is_complete: bool,
 }
 
 /// A mutant that no test notices.
@@ -73,7 +71,6 @@ impl fmt::Display for UnnoticedMutant {
 pub fn test(paths: &[PathBuf], sample: Option<usize>) -> Result<MutationReport, String> {
     let tested = TestedModules::load(paths)?;
     let mut mutants = tested.mutants();
-    let is_complete = sample.is_none_or(|count| count >= mutants.len());
     if let Some(count) = sample {
         mutants.sort_by_cached_key(|(module, mutant)| {
             let mut hasher = DefaultHasher::new();
@@ -83,7 +80,7 @@ pub fn test(paths: &[PathBuf], sample: Option<usize>) -> Result<MutationReport, 
         mutants.truncate(count);
     }
     let outcomes = in_parallel(&mutants, |(module, mutant)| tested.outcome(*module, mutant));
-    let mut report = MutationReport { files: BTreeMap::new(), unnoticed: Vec::new(), is_complete };
+    let mut report = MutationReport { files: BTreeMap::new(), unnoticed: Vec::new() };
     for ((module, mutant), outcome) in mutants.into_iter().zip(outcomes) {
         let file = tested.files[module].shown.to_string();
         if outcome == MutantOutcome::Refused {
