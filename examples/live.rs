@@ -86,7 +86,7 @@ async fn main() -> Result<()> {
 async fn demonstrate(plane: &ControlPlane) -> Result<()> {
     plane.kubectl(&["-n", NAMESPACE, "wait", "--for=create", "audit/kaudit", "--timeout=60s"]).await?;
     show(plane, &["-n", NAMESPACE, "wait", "--for=condition=Synced", "audit/kaudit", "--timeout=60s"]).await?;
-    until_events(plane, "", "PolicyViolation", 15).await?;
+    until_events(plane, "", "PolicyViolation", 14).await?;
     show(plane, &["-n", "shop", "get", "events", "--field-selector=reason=PolicyViolation"]).await?;
     until_failures(plane, "11").await?;
     show(plane, &["get", "audits", "-A"]).await?;
