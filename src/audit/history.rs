@@ -1,4 +1,4 @@
-//! Counts of open violations of each day, without a database: they are kept in the status of the `Audit` object.
+//! CountsByName of open violations of each day, without a database: they are kept in the status of the `Audit` object.
 //!
 //! In: one result a day. Out: counts by severity, namespace and rule of the last [`DAYS`], in at most [`BYTES`] of JSON:
 //! if they do not fit, the oldest days of namespaces and rules are dropped, but never those of the severities.
@@ -25,7 +25,7 @@ const UNRATED: &str = "unrated";
 /// The key of cluster-scoped objects.
 const CLUSTER_SCOPED: &str = "-";
 
-/// Counts of open violations, by day.
+/// CountsByName of open violations, by day.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct History {
@@ -45,8 +45,8 @@ pub struct History {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Series(VecDeque<Option<usize>>);
 
-/// Counts by name.
-type Counts = BTreeMap<String, usize>;
+/// CountsByName by name.
+type CountsByName = BTreeMap<String, usize>;
 
 impl History {
     /// Whether a day was counted.
@@ -58,7 +58,7 @@ impl History {
     pub fn add(&mut self, day: Date, result: &AuditResult) {
         let open = || result.results.iter().filter(|entry| entry.result.is_violation() && entry.covered_by.is_none());
         let counted = |key: fn(&Entry) -> String| {
-            open().fold(Counts::new(), |mut counts, entry| {
+            open().fold(CountsByName::new(), |mut counts, entry| {
                 *counts.entry(key(entry)).or_default() += 1;
                 counts
             })
@@ -117,7 +117,7 @@ impl History {
         })
     }
 
-    /// Returns it for a reader who may only see these namespaces; `-` is for cluster-scoped objects. Counts of several
+    /// Returns it for a reader who may only see these namespaces; `-` is for cluster-scoped objects. CountsByName of several
     /// namespaces are left out.
     #[must_use]
     pub fn restricted_to(&self, is_visible: impl Fn(&str) -> bool) -> Self {
@@ -153,7 +153,7 @@ fn rule(entry: &Entry) -> String {
 }
 
 /// Appends the counts of a day to all series, after days on which nothing was counted. A series of zeros ends.
-fn append(series: &mut BTreeMap<String, Series>, missed: usize, mut counts: Counts) {
+fn append(series: &mut BTreeMap<String, Series>, missed: usize, mut counts: CountsByName) {
     for (name, known) in series.iter_mut() {
         known.0.extend(std::iter::repeat_n(None, missed));
         known.0.push_back(Some(counts.remove(name).unwrap_or_default()));
@@ -256,7 +256,7 @@ mod tests {
         let mut history = History::default();
         let names: Vec<String> = (0..70).map(|number| format!("namespace-with-a-long-name-{number:02}")).collect();
         for number in 0..450 {
-            // Counts that change each day cannot be shortened.
+            // CountsByName that change each day cannot be shortened.
             let changing = |at: usize| (at * 7 + usize::try_from(number).unwrap() * 13) % 9 + 1;
             let open_in: Vec<(&str, usize)> =
                 names.iter().enumerate().map(|(at, name)| (name.as_str(), changing(at))).collect();

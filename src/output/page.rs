@@ -29,7 +29,7 @@ pub use self::{
     prepared::{Page, PageContext, Places},
     query::{PageQuery, View},
 };
-use self::{owners::OwnerResults, selection::Selection};
+use self::{owners::OwnerResults, selection::PageSelection};
 use super::{csv, safe::write_json};
 use crate::audit::{
     history::History,
@@ -42,7 +42,7 @@ pub const SCRIPT: &str = include_str!("page/script.js");
 impl Page {
     /// Returns the HTML of the view that the query selects; `reader` is the name of the user who has signed in.
     pub fn html(&self, query: &PageQuery, reader: Option<&str>) -> String {
-        let selection = Selection::new(self, query);
+        let selection = PageSelection::new(self, query);
         match self.object(query) {
             Some(owner) => views::object(&selection, &owner, reader).into_string(),
             None => views::view(&selection, reader).into_string(),

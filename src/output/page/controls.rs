@@ -7,7 +7,7 @@ use std::{
 
 use super::{
     prepared::Page,
-    selection::{Selection, rule_id},
+    selection::{PageSelection, rule_id},
 };
 use crate::{
     judge::frameworks::{FrameworkSelector, FrameworkTable},
@@ -43,10 +43,10 @@ fn canonical(name: &Arc<str>) -> Arc<str> {
 }
 
 /// Returns the frameworks that rules in force serve, with their selected controls.
-pub(super) fn frameworks(selection: &Selection<'_>) -> Vec<FrameworkRow> {
+pub(super) fn frameworks(selection: &PageSelection<'_>) -> Vec<FrameworkRow> {
     let (page, query) = (selection.page, selection.query);
     let selector = query.framework.as_deref().map(FrameworkSelector::new);
-    let numbers = RuleNumbers::of(selection);
+    let numbers = SelectedRules::of(selection);
     let row = |name: Arc<str>| {
         let is_chosen = |control: &str| selector.as_ref().is_none_or(|chosen| chosen.selects(&name, control));
         let listed = ListedFramework::new(&name, is_chosen, served(page, &name))?;
@@ -75,13 +75,13 @@ fn served(page: &Page, framework: &str) -> BTreeMap<String, Vec<String>> {
 }
 
 /// The numbers of the selected rules, by policy and name.
-struct RuleNumbers<'p> {
+struct SelectedRules<'p> {
     failing: HashMap<(&'p str, &'p str), BTreeSet<&'p ObjectRef>>,
     checks: Option<HashMap<(&'p str, &'p str), RuleCounts>>,
 }
 
-impl<'p> RuleNumbers<'p> {
-    fn of(selection: &Selection<'p>) -> Self {
+impl<'p> SelectedRules<'p> {
+    fn of(selection: &PageSelection<'p>) -> Self {
         let mut failing: HashMap<_, BTreeSet<&ObjectRef>> = HashMap::new();
         for entry in selection.violations() {
             failing.entry((&*entry.policy, &*entry.rule)).or_default().insert(&entry.resource);

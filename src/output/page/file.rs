@@ -16,7 +16,7 @@ use super::{
     layout::{PageState, filter, header},
     prepared::{Page, PageContext},
     query::{PageQuery, View},
-    selection::Selection,
+    selection::PageSelection,
     views,
 };
 use crate::{
@@ -36,7 +36,7 @@ pub(crate) fn render(result: &AuditResult, out: &mut dyn io::Write) -> io::Resul
     let shown = result.with_results(entries.into_iter().cloned().collect());
     let page = Page::new(shown, PageContext::of_file());
     let query = PageQuery::default();
-    let selection = Selection { is_file: true, ..Selection::new(&page, &query) };
+    let selection = PageSelection { is_file: true, ..PageSelection::new(&page, &query) };
     let content = html! {
         (filter(&selection))
         @if all > RESULTS {
@@ -51,7 +51,7 @@ pub(crate) fn render(result: &AuditResult, out: &mut dyn io::Write) -> io::Resul
     writeln!(out, "{}", html.replace("href=\"?", "href=\"#"))
 }
 
-fn document(title: &str, selection: &Selection<'_>, content: &Markup) -> Markup {
+fn document(title: &str, selection: &PageSelection<'_>, content: &Markup) -> Markup {
     let policy = format!(
         "default-src 'none'; base-uri 'none'; form-action 'none'; img-src data:; style-src '{}'; script-src '{}'",
         hash(STYLE),

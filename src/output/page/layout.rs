@@ -8,7 +8,7 @@ use super::{
     parts::{choice, time, url_choice},
     prepared::{NONE, Page, PageContext},
     query::{POLICIES, PageQuery, View, place},
-    selection::{Selection, SeverityCounts},
+    selection::{PageSelection, SeverityCounts},
 };
 use crate::{
     model::verdict::{Outcome, Severity},
@@ -40,7 +40,7 @@ pub(super) enum PageState {
 }
 
 impl PageState {
-    pub(super) fn of(selection: &Selection<'_>) -> Self {
+    pub(super) fn of(selection: &PageSelection<'_>) -> Self {
         let page = selection.page;
         match page.context {
             PageContext { syncing: Some((read, all)), .. } => Self::Starting(read, all),
@@ -86,7 +86,7 @@ impl PageState {
 
 /// Returns the document of a view; `title` replaces the counts in its title.
 pub(super) fn document_of(
-    selection: &Selection<'_>,
+    selection: &PageSelection<'_>,
     title: Option<&str>,
     reader: Option<&str>,
     content: &Markup,
@@ -101,7 +101,7 @@ pub(super) fn document_of(
 }
 
 /// Returns the cluster, the state and the time of the result, the user who has signed in, and the navigation.
-pub(super) fn header(selection: &Selection<'_>, state: &PageState, reader: Option<&str>) -> Markup {
+pub(super) fn header(selection: &PageSelection<'_>, state: &PageState, reader: Option<&str>) -> Markup {
     let page = selection.page;
     let attention = page.result.exceptions.iter().filter(|exception| !exception.message.is_empty()).count();
     html! {
@@ -129,14 +129,14 @@ fn scope(page: &Page) -> Option<String> {
 }
 
 /// Returns the counts of a selection in a few words, for the title.
-fn short_headline(selection: &Selection<'_>) -> String {
+fn short_headline(selection: &PageSelection<'_>) -> String {
     let critical = selection.violations().filter(|entry| entry.severity == Some(Severity::Critical)).count();
     let critical = if critical > 0 { format!("({critical} critical) ") } else { String::new() };
     format!("{critical}{}", counts(selection))
 }
 
 /// Returns the counts of a selection: `152 failures, 79 warnings`.
-fn counts(selection: &Selection<'_>) -> String {
+fn counts(selection: &PageSelection<'_>) -> String {
     let numbers = [(Outcome::Fail, "failure"), (Outcome::Warn, "warning"), (Outcome::Error, "error")];
     let numbers = numbers.map(|(outcome, noun)| (selection.outcomes(outcome), noun));
     let counted: Vec<String> =
@@ -145,7 +145,7 @@ fn counts(selection: &Selection<'_>) -> String {
 }
 
 /// Returns the counts of a selection, of how many objects: `2 failures in 2 of 9 objects`, `no violations in 9 objects`.
-pub(super) fn headline(selection: &Selection<'_>) -> String {
+pub(super) fn headline(selection: &PageSelection<'_>) -> String {
     let (counts, failing) = (counts(selection), selection.failing_objects());
     match selection.checked_objects() {
         Some(checked) if failing > 0 => format!("{counts} in {failing} of {}", count(checked, "object")),
@@ -156,8 +156,8 @@ pub(super) fn headline(selection: &Selection<'_>) -> String {
 }
 
 /// Returns the form that selects results, and the selected values as links that remove them.
-pub(super) fn filter(selection: &Selection<'_>) -> Markup {
-    let Selection { page, query, .. } = selection;
+pub(super) fn filter(selection: &PageSelection<'_>) -> Markup {
+    let PageSelection { page, query, .. } = selection;
     let results = &page.result.results;
     // The script of a file compares values with attributes, which have no hidden characters.
     let value = |text: &str| if selection.is_file { shown_line(text) } else { text.to_owned() };
@@ -202,7 +202,7 @@ pub(super) fn filter(selection: &Selection<'_>) -> Markup {
 }
 
 /// Returns the selected namespace if no object in it was checked, as when its name is misspelt.
-fn unchecked_namespace<'q>(selection: &Selection<'q>) -> Option<&'q str> {
+fn unchecked_namespace<'q>(selection: &PageSelection<'q>) -> Option<&'q str> {
     let known = &selection.page.result.namespaces;
     let wanted = selection.query.namespace.as_deref()?;
     let is_checked = known.keys().any(|name| name.as_deref().unwrap_or(NONE) == wanted);

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use maud::{Markup, html};
 
-use super::{query::PageQuery, selection::Selection};
+use super::{query::PageQuery, selection::PageSelection};
 
 /// The pages of a long list, and the current one.
 pub(super) struct Pagination {
@@ -16,7 +16,7 @@ pub(super) struct Pagination {
 
 impl Pagination {
     /// Returns the pages of `all` items; a file has only one.
-    pub(super) fn of(all: usize, size: usize, selection: &Selection<'_>) -> Self {
+    pub(super) fn of(all: usize, size: usize, selection: &PageSelection<'_>) -> Self {
         let size = if selection.is_file { all.max(1) } else { size };
         let last = all.div_ceil(size).max(1);
         Self { all, size, number: selection.query.page.unwrap_or(1).clamp(1, last), last }

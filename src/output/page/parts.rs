@@ -7,7 +7,7 @@ use maud::{Markup, html};
 use super::{
     prepared::NONE,
     query::{NO_SEVERITY, severity},
-    selection::{Selection, SeverityCounts},
+    selection::{PageSelection, SeverityCounts},
 };
 use crate::{
     audit::result::{About, AuditResult, Entry},
@@ -113,7 +113,7 @@ pub(super) fn anchor(url: &str) -> &str {
 
 /// Shows a time relative to that of the page, with the absolute time in its title; the script keeps it up to date. A file
 /// shows the absolute time.
-pub(super) fn time(selection: &Selection<'_>, at: Timestamp) -> Markup {
+pub(super) fn time(selection: &PageSelection<'_>, at: Timestamp) -> Markup {
     let second = at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
     let absolute = at.strftime("%Y-%m-%d %H:%M:%S UTC").to_string();
     let shown =

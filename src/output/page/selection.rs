@@ -22,7 +22,7 @@ use crate::{
 };
 
 /// The results of a page that a query selects.
-pub(super) struct Selection<'p> {
+pub(super) struct PageSelection<'p> {
     pub(super) page: &'p Page,
     pub(super) query: &'p PageQuery,
     /// Whether it is shown in a file, which has all results and no server.
@@ -37,7 +37,7 @@ pub(super) struct Selection<'p> {
     pub(super) ended: Vec<&'p Ended>,
 }
 
-impl<'p> Selection<'p> {
+impl<'p> PageSelection<'p> {
     pub(super) fn new(page: &'p Page, query: &'p PageQuery) -> Self {
         let mut is_selected = query.filter(page);
         let entries: Vec<&Entry> = page.result.results.iter().filter(|entry| is_selected(entry)).collect();
@@ -286,7 +286,7 @@ type ChangeKey<'p> = (bool, &'p str, &'p str, &'p str);
 /// More violations than this of one rule in one namespace become a group.
 const SINGLE: usize = 5;
 
-impl<'p> Selection<'p> {
+impl<'p> PageSelection<'p> {
     /// Returns the new and the resolved violations, the newest first.
     pub(super) fn changes(&self) -> Vec<ChangeGroup<'p>> {
         let new = self.new.iter().map(|entry| (entry.since, *entry, false));

@@ -281,7 +281,7 @@ fn many_changes_of_one_rule_are_a_group() {
     result.ended = vec![Ended { at, entry: failing(9, "shop", "deny_size") }];
     let page = Page::new(result, context());
     let query = view(View::Changes);
-    let selection = Selection::new(&page, &query);
+    let selection = PageSelection::new(&page, &query);
     let sizes: Vec<(bool, usize)> =
         selection.changes().iter().map(|change| (change.resolved, change.entries.len())).collect();
     assert_eq!(sizes.iter().filter(|size| **size == (false, 1)).count(), 5, "{sizes:?}");
@@ -317,7 +317,7 @@ fn a_misspelt_namespace_is_not_clean() {
 fn numbers_of_severities_are_in_order() {
     let page = Page::new(owned(), context());
     let query = PageQuery::default();
-    let selection = Selection::new(&page, &query);
+    let selection = PageSelection::new(&page, &query);
     let places: Vec<&str> = selection.namespaces().iter().map(|row| row.place).collect();
     assert_eq!(places, ["blog", "shop"], "one critical violation is more than two without severity");
 }
@@ -348,7 +348,7 @@ fn controls_have_their_failing_objects() {
     let result = of_frameworks();
     let page = Page::new(result.clone(), context());
     let numbers = |query: &PageQuery| -> Vec<ControlRow> {
-        let rows = controls::frameworks(&Selection::new(&page, query)).into_iter();
+        let rows = controls::frameworks(&PageSelection::new(&page, query)).into_iter();
         let of_row = |row: controls::FrameworkRow| {
             let name = row.listed.name.clone();
             row.listed.controls.into_iter().zip(row.controls).map(move |(control, numbers)| {

@@ -14,16 +14,16 @@ mod rules;
 
 use maud::{Markup, html};
 
-use super::{layout, owners::OwnerResults, query::View, selection::Selection};
+use super::{layout, owners::OwnerResults, query::View, selection::PageSelection};
 
 /// Returns the view that the query of a selection names.
-pub(super) fn view(selection: &Selection<'_>, reader: Option<&str>) -> Markup {
+pub(super) fn view(selection: &PageSelection<'_>, reader: Option<&str>) -> Markup {
     let content = content(selection.query.view, selection);
     layout::document_of(selection, None, reader, &html! { (layout::filter(selection)) (content) })
 }
 
 /// Returns the content of a view.
-pub(super) fn content(view: View, selection: &Selection<'_>) -> Markup {
+pub(super) fn content(view: View, selection: &PageSelection<'_>) -> Markup {
     match view {
         View::Overview => overview::view(selection),
         View::Namespaces => namespaces::view(selection),
@@ -37,6 +37,6 @@ pub(super) fn content(view: View, selection: &Selection<'_>) -> Markup {
 }
 
 /// Returns the view of one object and its dependents.
-pub(super) fn object(selection: &Selection<'_>, owner: &OwnerResults<'_>, reader: Option<&str>) -> Markup {
+pub(super) fn object(selection: &PageSelection<'_>, owner: &OwnerResults<'_>, reader: Option<&str>) -> Markup {
     layout::document_of(selection, Some(&owner.name), reader, &object::view(selection, owner))
 }

@@ -8,14 +8,14 @@ use super::super::{
     paging::Pagination,
     parts::{badge, time},
     query::{POLICIES, View, place},
-    selection::{ChangeGroup, Selection, rule_id},
+    selection::{ChangeGroup, PageSelection, rule_id},
 };
 use crate::output::{names::object_name, safe::shown_line, style::count};
 
 /// Number of changes per page.
 const CHANGES: usize = 100;
 
-pub(super) fn view(selection: &Selection<'_>) -> Markup {
+pub(super) fn view(selection: &PageSelection<'_>) -> Markup {
     let changes = selection.changes();
     let pages = Pagination::of(changes.len(), CHANGES, selection);
     html! {
@@ -31,7 +31,7 @@ pub(super) fn view(selection: &Selection<'_>) -> Markup {
 }
 
 /// Returns the numbers of changes and their period.
-pub(super) fn title(selection: &Selection<'_>) -> String {
+pub(super) fn title(selection: &PageSelection<'_>) -> String {
     let (new, resolved) = (selection.new.len(), selection.ended.len());
     if selection.query.since.as_deref() == Some(POLICIES) && selection.page.context.policies_since.is_some() {
         return format!("Since the policies changed: {new} new, {resolved} resolved");
@@ -47,7 +47,7 @@ pub(super) fn title(selection: &Selection<'_>) -> String {
 }
 
 /// Shows changes.
-pub(super) fn list(selection: &Selection<'_>, changes: &[ChangeGroup<'_>]) -> Markup {
+pub(super) fn list(selection: &PageSelection<'_>, changes: &[ChangeGroup<'_>]) -> Markup {
     html! {
         @if changes.is_empty() { p { "No changes." } }
         ul.plain.changes { @for change in changes { @if let Some(first) = change.entries.first() { li {

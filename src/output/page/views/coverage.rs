@@ -4,10 +4,10 @@ use maud::{Markup, html};
 
 use super::super::{
     parts::{time, trust},
-    selection::Selection,
+    selection::PageSelection,
 };
 
-pub(super) fn view(selection: &Selection<'_>) -> Markup {
+pub(super) fn view(selection: &PageSelection<'_>) -> Markup {
     let page = selection.page;
     let context = &page.context;
     let problems = context.problems.iter().map(String::as_str);

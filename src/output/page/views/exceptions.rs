@@ -2,13 +2,13 @@
 
 use maud::{Markup, html};
 
-use super::super::{paging::Pagination, parts::time, selection::Selection};
+use super::super::{paging::Pagination, parts::time, selection::PageSelection};
 use crate::output::{safe::shown_line, style::count};
 
 /// Number of exceptions per page.
 const EXCEPTIONS: usize = 200;
 
-pub(super) fn view(selection: &Selection<'_>) -> Markup {
+pub(super) fn view(selection: &PageSelection<'_>) -> Markup {
     let exceptions = selection.exceptions();
     let pages = Pagination::of(exceptions.len(), EXCEPTIONS, selection);
     html! {

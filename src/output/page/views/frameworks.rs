@@ -6,7 +6,7 @@ use super::{
     super::{
         controls::{ControlNumbers, FrameworkRow, control_name, frameworks},
         query::View,
-        selection::Selection,
+        selection::PageSelection,
     },
     rules::share,
 };
@@ -19,7 +19,7 @@ use crate::{
     },
 };
 
-pub(super) fn view(selection: &Selection<'_>) -> Markup {
+pub(super) fn view(selection: &PageSelection<'_>) -> Markup {
     let rows = frameworks(selection);
     html! {
         h2 { "Frameworks" }
@@ -36,7 +36,7 @@ pub(super) fn view(selection: &Selection<'_>) -> Markup {
 }
 
 /// Shows the sums of a framework in a line, and its controls when it is opened.
-fn framework(selection: &Selection<'_>, row: &FrameworkRow, open: bool) -> Markup {
+fn framework(selection: &PageSelection<'_>, row: &FrameworkRow, open: bool) -> Markup {
     let FrameworkRow { listed, controls } = row;
     let CoverageCounts { full, partial, none } = listed.summary;
     let failing = controls.iter().filter(|control| control.failing > 0).count();
@@ -69,7 +69,12 @@ fn framework(selection: &Selection<'_>, row: &FrameworkRow, open: bool) -> Marku
     }
 }
 
-fn control(selection: &Selection<'_>, framework: &str, control: &ListedControl, numbers: &ControlNumbers) -> Markup {
+fn control(
+    selection: &PageSelection<'_>,
+    framework: &str,
+    control: &ListedControl,
+    numbers: &ControlNumbers,
+) -> Markup {
     let coverage = match control.coverage {
         ControlCoverage::Full => "in full",
         ControlCoverage::Partial => "in part",

@@ -5,7 +5,7 @@ use maud::{Markup, html};
 
 use super::super::{
     query::severity,
-    selection::{Selection, SeverityCounts},
+    selection::{PageSelection, SeverityCounts},
 };
 use crate::{audit::history::History, output::style::count};
 
@@ -20,7 +20,7 @@ struct Layer {
 
 /// Shows the counts of the days before and the current one, stacked by severity; nothing if other filters are in force
 /// than those by which counts are kept, or if there is only one day.
-pub(super) fn chart(selection: &Selection<'_>) -> Markup {
+pub(super) fn chart(selection: &PageSelection<'_>) -> Markup {
     let history = &selection.page.context.history;
     let days = history.days().min(DAYS);
     let layers = layers(selection, days);
@@ -44,12 +44,12 @@ pub(super) fn chart(selection: &Selection<'_>) -> Markup {
     }
 }
 
-fn history_url(selection: &Selection<'_>) -> String {
+fn history_url(selection: &PageSelection<'_>) -> String {
     format!("{}&format=history", selection.query.to(super::super::query::View::Changes).url())
 }
 
 /// Returns the counts by severity, or those of the one namespace, rule or severity that is selected.
-fn layers(selection: &Selection<'_>, days: usize) -> Vec<Layer> {
+fn layers(selection: &PageSelection<'_>, days: usize) -> Vec<Layer> {
     let history: &History = &selection.page.context.history;
     let now = selection.violations().count();
     let one = |series: Option<_>| {

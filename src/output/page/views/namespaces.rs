@@ -6,14 +6,14 @@ use super::super::{
     layout::shown_place,
     paging::Pagination,
     query::{View, severity},
-    selection::{NamespaceRow, Selection, SeverityCounts},
+    selection::{NamespaceRow, PageSelection, SeverityCounts},
 };
 use crate::output::{safe::shown_line, style::count};
 
 /// Number of namespaces per page.
 const NAMESPACES: usize = 200;
 
-pub(super) fn view(selection: &Selection<'_>) -> Markup {
+pub(super) fn view(selection: &PageSelection<'_>) -> Markup {
     let rows = selection.namespaces();
     let pages = Pagination::of(rows.len(), NAMESPACES, selection);
     html! {
@@ -24,7 +24,7 @@ pub(super) fn view(selection: &Selection<'_>) -> Markup {
 }
 
 /// Shows rows of namespaces.
-pub(super) fn table(selection: &Selection<'_>, rows: &[NamespaceRow<'_>]) -> Markup {
+pub(super) fn table(selection: &PageSelection<'_>, rows: &[NamespaceRow<'_>]) -> Markup {
     let has_teams = rows.iter().any(|row| row.team.is_some());
     let has_excused = rows.iter().any(|row| row.excused > 0);
     let severities = SeverityCounts::occurring(rows.iter().map(|row| &row.counts));

@@ -7,7 +7,7 @@ use super::super::{
     paging::Pagination,
     parts::{lines, place, severities, time, words},
     query::View,
-    selection::{Selection, SeverityCounts},
+    selection::{PageSelection, SeverityCounts},
 };
 use super::{
     fix::{command, fix},
@@ -23,7 +23,7 @@ const RESULTS: usize = 50;
 /// Results that are open at first.
 const OPEN: usize = 1;
 
-pub(super) fn view(selection: &Selection<'_>, owner: &OwnerResults<'_>) -> Markup {
+pub(super) fn view(selection: &PageSelection<'_>, owner: &OwnerResults<'_>) -> Markup {
     let pages = Pagination::of(owner.entries.len(), RESULTS, selection);
     html! {
         p { a href=(selection.query.to(View::Objects).url()) { "All objects" } }
@@ -45,7 +45,7 @@ pub(super) fn view(selection: &Selection<'_>, owner: &OwnerResults<'_>) -> Marku
 }
 
 /// Shows one result in a line, and everything about it when it is opened.
-fn result(selection: &Selection<'_>, owner: &OwnerResults<'_>, entry: &Entry, open: bool) -> Markup {
+fn result(selection: &PageSelection<'_>, owner: &OwnerResults<'_>, entry: &Entry, open: bool) -> Markup {
     let page = selection.page;
     let catalog = RuleCatalog::of(&page.result);
     html! {

@@ -9,7 +9,7 @@ use super::super::{
     paging::Pagination,
     parts::{anchor, badge, lines, severities, time},
     query::{PageQuery, View, place, severity},
-    selection::{Selection, SeverityCounts, rule_id},
+    selection::{PageSelection, SeverityCounts, rule_id},
 };
 use super::fix::fix;
 use crate::{
@@ -25,7 +25,7 @@ const OBJECTS: usize = 50;
 /// Maximum number of results that an object shows in the list.
 const RESULTS: usize = 5;
 
-pub(super) fn view(selection: &Selection<'_>) -> Markup {
+pub(super) fn view(selection: &PageSelection<'_>) -> Markup {
     let owners = owners::grouped(selection.entries.iter().copied());
     let pages = Pagination::of(owners.len(), OBJECTS, selection);
     let namespace = selection.query.namespace.as_deref().map(shown_place);
@@ -47,7 +47,7 @@ pub(super) fn view(selection: &Selection<'_>) -> Markup {
 }
 
 /// Shows one object in a line, and its results when it is opened.
-fn object(selection: &Selection<'_>, owner: &OwnerResults<'_>) -> Markup {
+fn object(selection: &PageSelection<'_>, owner: &OwnerResults<'_>) -> Markup {
     let Some(worst) = owner.entries.first() else { return Markup::default() };
     let named = owners::of(worst);
     let shown = if selection.is_file { owner.entries.len() } else { owner.entries.len().min(RESULTS) };
@@ -88,7 +88,7 @@ fn object(selection: &Selection<'_>, owner: &OwnerResults<'_>) -> Markup {
 }
 
 /// Shows a result in a file, with the data by which the script selects it.
-fn in_file(selection: &Selection<'_>, owner: &OwnerResults<'_>, entry: &Entry) -> Markup {
+fn in_file(selection: &PageSelection<'_>, owner: &OwnerResults<'_>, entry: &Entry) -> Markup {
     let rule = rule_id(&entry.policy, &entry.rule, entry.rule_id.as_deref());
     let is_dependent = owners::name(&entry.resource) != owner.name;
     html! {
@@ -102,13 +102,13 @@ fn in_file(selection: &Selection<'_>, owner: &OwnerResults<'_>, entry: &Entry) -
     }
 }
 
-fn is_new(selection: &Selection<'_>, entries: &[&Entry]) -> bool {
+fn is_new(selection: &PageSelection<'_>, entries: &[&Entry]) -> bool {
     let is_new = |first: Timestamp| first >= selection.page.a_day_ago();
     entries.iter().any(|entry| entry.result.is_violation() && entry.since.is_some_and(is_new))
 }
 
 /// Shows a result in one line, and a link to its rule.
-fn result(selection: &Selection<'_>, entry: &Entry) -> Markup {
+fn result(selection: &PageSelection<'_>, entry: &Entry) -> Markup {
     html! { (line(selection, entry)) " " span.note { (rule_link(entry)) } }
 }
 
@@ -120,7 +120,7 @@ pub(super) fn rule_link(entry: &Entry) -> Markup {
 }
 
 /// Shows a result in one line without links.
-pub(super) fn line(selection: &Selection<'_>, entry: &Entry) -> Markup {
+pub(super) fn line(selection: &PageSelection<'_>, entry: &Entry) -> Markup {
     let title = entry.title.as_deref().unwrap_or(&entry.rule);
     html! {
         (badge(entry)) " "

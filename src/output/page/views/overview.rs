@@ -6,7 +6,7 @@ use super::super::{
     layout::{PageState, headline},
     parts::severities,
     query::View,
-    selection::{Selection, SeverityCounts},
+    selection::{PageSelection, SeverityCounts},
 };
 use super::{changes, history, namespaces, rules};
 use crate::{
@@ -22,7 +22,7 @@ const ROWS: usize = 8;
 /// Number of changes.
 const CHANGES: usize = 4;
 
-pub(super) fn view(selection: &Selection<'_>) -> Markup {
+pub(super) fn view(selection: &PageSelection<'_>) -> Markup {
     let query = selection.query;
     let (places, rules, changed) = (selection.namespaces(), selection.rules(), selection.changes());
     // The script of a file shows the first rows with results.
@@ -66,7 +66,7 @@ pub(super) fn view(selection: &Selection<'_>) -> Markup {
 }
 
 /// Shows what restricts the meaning of the numbers: gaps, exceptions that need attention, and what is excused.
-fn status(selection: &Selection<'_>) -> Markup {
+fn status(selection: &PageSelection<'_>) -> Markup {
     let page = selection.page;
     let gaps = gap_lines(&page.result, Paint(false)).len() + page.context.problems.len();
     let exceptions = selection.exceptions();

@@ -7,7 +7,7 @@ use super::super::{
     paging::Pagination,
     parts::{anchor, badge, lines, place, words},
     query::{View, severity},
-    selection::{RuleRow, Selection},
+    selection::{PageSelection, RuleRow},
 };
 use crate::{
     audit::result::Entry,
@@ -19,7 +19,7 @@ const RULES: usize = 100;
 /// Maximum number of objects listed below a rule.
 const OBJECTS: usize = 20;
 
-pub(super) fn view(selection: &Selection<'_>) -> Markup {
+pub(super) fn view(selection: &PageSelection<'_>) -> Markup {
     let rows = selection.rules();
     if let ([row], Some(_)) = (&rows[..], &selection.query.rule) {
         return rule(selection, row);
@@ -34,7 +34,7 @@ pub(super) fn view(selection: &Selection<'_>) -> Markup {
 }
 
 /// Shows rows of rules.
-pub(super) fn table(selection: &Selection<'_>, rows: &[RuleRow<'_>]) -> Markup {
+pub(super) fn table(selection: &PageSelection<'_>, rows: &[RuleRow<'_>]) -> Markup {
     html! {
         @if rows.is_empty() { p { "No results." } } @else {
             div.scroll tabindex="0" role="region" aria-label="Table of rules" {
@@ -80,7 +80,7 @@ pub(super) fn share(part: usize, whole: usize) -> String {
 }
 
 /// Shows one rule of a file, which opens when a link leads to it.
-fn in_file(selection: &Selection<'_>, row: &RuleRow<'_>) -> Markup {
+fn in_file(selection: &PageSelection<'_>, row: &RuleRow<'_>) -> Markup {
     let query = selection.query.to(View::Rules);
     html! {
         details.rule data-rule=(shown_line(&row.id())) {
@@ -91,7 +91,7 @@ fn in_file(selection: &Selection<'_>, row: &RuleRow<'_>) -> Markup {
 }
 
 /// Shows one rule: what it requires, its objects, and its source.
-fn rule(selection: &Selection<'_>, row: &RuleRow<'_>) -> Markup {
+fn rule(selection: &PageSelection<'_>, row: &RuleRow<'_>) -> Markup {
     let catalog = RuleCatalog::of(&selection.page.result);
     let is_own = |entry: &&Entry| *entry.policy == *row.policy && *entry.rule == *row.rule;
     let entries = selection.violations().filter(is_own);
