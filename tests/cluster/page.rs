@@ -9,6 +9,7 @@ mod sizes;
 use std::{
     cell::RefCell,
     collections::BTreeSet,
+    fs,
     io::{BufRead as _, BufReader, Write as _},
     net::{SocketAddr, TcpStream},
     path::Path,
@@ -23,6 +24,37 @@ use crate::{
     browser::{Browser, ENTER, TAB, require_browser},
     support::{PATIENCE, Running, denies_marked, marked, policies, run, wait_for},
 };
+
+/// The manifests of the example.
+fn example_manifests() -> Vec<String> {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/manifests");
+    let names = ["namespace", "api", "cleanup", "db", "log-agent", "web", "worker"];
+    names.into_iter().map(|name| fs::read_to_string(format!("{folder}/{name}.yaml")).unwrap()).collect()
+}
+
+/// Asserts that nothing is wider than the window.
+fn assert_fits(browser: &Browser) {
+    let widths = browser.evaluate("return [document.documentElement.scrollWidth, innerWidth]");
+    assert!(widths[0].as_u64() <= widths[1].as_u64(), "{}: {widths}", browser.url());
+}
+
+/// Asserts that the browser's console is empty.
+fn assert_silent(browser: &Browser) {
+    let console = browser.console();
+    assert!(console.is_empty(), "{console:#?}");
+}
+
+/// Asserts that a view with everything opened fits the window, and is accessible in both colour schemes.
+fn assert_readable(browser: &Browser, url: &str, width: u32) {
+    browser.resize(width);
+    browser.go(url);
+    browser.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true; })");
+    assert_fits(browser);
+    for scheme in ["light", "dark"] {
+        browser.prefer(scheme);
+        assert_eq!(browser.accessibility_violations(), json!([]), "{url} in {scheme}, {width} pixels wide");
+    }
+}
 
 /// Opens the stream of events; returns their names and ids.
 fn events(address: SocketAddr) -> mpsc::Receiver<(String, String)> {
@@ -192,15 +224,7 @@ async fn the_page_works_in_a_browser() {
     let views =
         views.into_iter().chain(["?view=frameworks", "?view=exceptions", "?view=coverage", "?q=nothing", &object]);
     for (width, view) in views.flat_map(|view| [(1_200, view), (800, view), (390, view)]) {
-        with.resize(width);
-        with.go(&format!("{origin}/{view}"));
-        with.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true; })");
-        let widths = with.evaluate("return [document.documentElement.scrollWidth, innerWidth]");
-        assert!(widths[0].as_u64() <= widths[1].as_u64(), "{view}: {widths}");
-        for scheme in ["light", "dark"] {
-            with.prefer(scheme);
-            assert_eq!(with.accessibility_violations(), json!([]), "{view} in {scheme}, {width} pixels wide");
-        }
+        assert_readable(&with, &format!("{origin}/{view}"), width);
     }
 
     // Without scripts and on a phone: the same views, none wider than the screen.
@@ -209,12 +233,10 @@ async fn the_page_works_in_a_browser() {
     assert!(objects.contains("first") && !objects.contains("-second"), "{objects}");
     assert_eq!(without.evaluate("return document.querySelector('#filter button').checkVisibility()"), true);
     assert_eq!(with.evaluate("return document.querySelector('#filter button')?.checkVisibility() ?? false"), false);
-    let widths = without.evaluate("return [document.documentElement.scrollWidth, innerWidth]");
-    assert!(widths[0].as_u64() <= widths[1].as_u64(), "{widths}");
+    assert_fits(&without);
 
     for browser in [&with, &without] {
-        let console = browser.console();
-        assert!(console.is_empty(), "{console:#?}");
+        assert_silent(browser);
         let (own, elsewhere): (Vec<String>, Vec<String>) =
             browser.requests().into_iter().partition(|url| url.starts_with(&origin));
         assert!(!own.is_empty());
@@ -283,15 +305,7 @@ async fn a_page_file_is_searched_in_a_browser() {
     with.until(&format!("{views}[0] === 'view=objects' && document.querySelector('.objects details[open]')"));
     let views_of_file = ["overview", "namespaces", "rules", "frameworks", "objects", "exceptions", "coverage"];
     for (view, width) in views_of_file.into_iter().flat_map(|view| [(view, 1_200), (view, 390)]) {
-        with.resize(width);
-        with.go(&format!("{url}#view={view}"));
-        with.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true; })");
-        let widths = with.evaluate("return [document.documentElement.scrollWidth, innerWidth]");
-        assert!(widths[0].as_u64() <= widths[1].as_u64(), "{view}: {widths}");
-        for scheme in ["light", "dark"] {
-            with.prefer(scheme);
-            assert_eq!(with.accessibility_violations(), json!([]), "{view} in {scheme}, {width} pixels wide");
-        }
+        assert_readable(&with, &format!("{url}#view={view}"), width);
     }
 
     // Without scripts, everything can be opened and found with the browser's search.
@@ -300,11 +314,9 @@ async fn a_page_file_is_searched_in_a_browser() {
     let text = text.as_str().unwrap();
     assert!(text.contains("log-agent") && text.contains("examples/manifests/log-agent.yaml:"), "{text}");
     assert_eq!(without.evaluate("return document.getElementById('filter').checkVisibility()"), false);
-    let widths = without.evaluate("return [document.documentElement.scrollWidth, innerWidth]");
-    assert!(widths[0].as_u64() <= widths[1].as_u64(), "{widths}");
+    assert_fits(&without);
     for browser in [&with, &without] {
-        let console = browser.console();
-        assert!(console.is_empty(), "{console:#?}");
+        assert_silent(browser);
         assert_eq!(browser.requests(), [""; 0], "it needs no network");
     }
 }

@@ -8,6 +8,7 @@ use std::{
 use kaudit_controlplane::require;
 use serde_json::json;
 
+use super::{assert_fits, assert_silent, example_manifests};
 use crate::{
     browser::{Browser, require_browser},
     support::{Running, bare_plane},
@@ -63,11 +64,7 @@ async fn pictures_show_the_example() {
         return;
     }
     let plane = bare_plane().await;
-    let mut manifests = vec![BLOG.to_owned()];
-    let example = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/manifests");
-    for name in ["namespace", "api", "cleanup", "db", "log-agent", "web", "worker"] {
-        manifests.push(fs::read_to_string(format!("{example}/{name}.yaml")).unwrap());
-    }
+    let manifests = [vec![BLOG.to_owned()], example_manifests()].concat();
     plane.apply(&manifests.join("\n---\n")).await.unwrap();
     let arguments = ["-p", "builtin", "-n", "shop", "-n", "blog", "--record=none", "--listen-ui=127.0.0.1:0"];
     let kaudit = Running::start(&plane.kubeconfig(), &arguments).await;
@@ -88,8 +85,7 @@ async fn pictures_show_the_example() {
         browser.view(width, 900);
         browser.prefer(scheme);
         assert_eq!(browser.accessibility_violations(), json!([]), "{name}");
-        let widths = browser.evaluate("return [document.documentElement.scrollWidth, innerWidth]");
-        assert!(widths[0].as_u64() <= widths[1].as_u64(), "{name}: {widths}");
+        assert_fits(&browser);
         let picture = browser.picture();
         assert!(picture.starts_with(b"\x89PNG"), "{name}");
         if let Some(folder) = folder() {
@@ -100,7 +96,6 @@ async fn pictures_show_the_example() {
     if folder().is_some() {
         review(&browser, &origin);
     }
-    let console = browser.console();
-    assert!(console.is_empty(), "{console:#?}");
+    assert_silent(&browser);
     assert_eq!(kaudit.stop().await, Some(0));
 }

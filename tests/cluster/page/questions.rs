@@ -1,12 +1,13 @@
 //! The first questions of those who read the page, each answered within two clicks from its first view; and a page whose
 //! process has ended or hangs.
 
-use std::{fs, time::Instant};
+use std::time::Instant;
 
 use jiff::{Timestamp, ToSpan as _, tz::TimeZone};
 use kaudit_controlplane::{ControlPlane, require};
 use serde_json::json;
 
+use super::example_manifests;
 use crate::{
     browser::{Browser, require_browser},
     support::{Running, bare_plane, denies_marked, establish_audits, establish_exceptions, marked, policies, wait_for},
@@ -146,10 +147,7 @@ async fn each_question_takes_two_clicks_at_most() {
     establish_audits(&plane).await;
     establish_exceptions(&plane).await;
     write_history(&plane).await;
-    let example = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/manifests");
-    let manifests = ["namespace", "api", "cleanup", "db", "log-agent", "web", "worker"]
-        .map(|name| fs::read_to_string(format!("{example}/{name}.yaml")).unwrap());
-    plane.apply(&manifests.join("\n---\n")).await.unwrap();
+    plane.apply(&example_manifests().join("\n---\n")).await.unwrap();
     let exception = |name: &str, end: &str| {
         format!(
             "---\napiVersion: kaudit.dev/v1alpha1\nkind: PolicyException\nmetadata: {{name: {name}, namespace: shop}}\n\

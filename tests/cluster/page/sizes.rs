@@ -6,6 +6,7 @@ use kaudit_controlplane::{require, shared};
 use kaudit_test_support::long_run::get;
 use serde_json::json;
 
+use super::{assert_fits, assert_silent};
 use crate::{
     browser::{Browser, require_browser},
     support::{Running, policies, wait_for},
@@ -19,17 +20,6 @@ const EACH: usize = 10;
 const OF_FIRST: usize = 50;
 /// Maximum size of a view's HTML, however many results there are.
 const MOST: usize = 120_000;
-
-/// Asserts that nothing is wider than the window.
-fn assert_fits(browser: &Browser) {
-    let widths = browser.evaluate("return [document.documentElement.scrollWidth, innerWidth]");
-    assert!(widths[0].as_u64() <= widths[1].as_u64(), "{widths}");
-}
-
-fn assert_silent(browser: &Browser) {
-    let console = browser.console();
-    assert!(console.is_empty(), "{console:#?}");
-}
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn twenty_thousand_violations_are_paginated() {
