@@ -1,4 +1,4 @@
-//! CountsByName of open violations of each day, without a database: they are kept in the status of the `Audit` object.
+//! Counts of open violations of each day, without a database: they are kept in the status of the `Audit` object.
 //!
 //! In: one result a day. Out: counts by severity, namespace and rule of the last [`DAYS`], in at most [`BYTES`] of JSON:
 //! if they do not fit, the oldest days of namespaces and rules are dropped, but never those of the severities.
@@ -25,7 +25,7 @@ const UNRATED: &str = "unrated";
 /// The key of cluster-scoped objects.
 const CLUSTER_SCOPED: &str = "-";
 
-/// CountsByName of open violations, by day.
+/// Counts of open violations, by day.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct History {
@@ -45,7 +45,7 @@ pub struct History {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Series(VecDeque<Option<usize>>);
 
-/// CountsByName by name.
+/// Counts by name.
 type CountsByName = BTreeMap<String, usize>;
 
 impl History {
@@ -75,7 +75,7 @@ impl History {
             missed,
             counted(|entry| entry.resource.namespace.as_deref().unwrap_or(CLUSTER_SCOPED).to_owned()),
         );
-        append(&mut self.rules, missed, counted(rule));
+        append(&mut self.rules, missed, counted(Entry::id_of_rule));
         self.drop_small_namespaces();
         self.fit();
     }
@@ -117,7 +117,7 @@ impl History {
         })
     }
 
-    /// Returns it for a reader who may only see these namespaces; `-` is for cluster-scoped objects. CountsByName of several
+    /// Returns it for a reader who may only see these namespaces; `-` is for cluster-scoped objects. Counts of several
     /// namespaces are left out.
     #[must_use]
     pub fn restricted_to(&self, is_visible: impl Fn(&str) -> bool) -> Self {
@@ -145,11 +145,6 @@ impl History {
             }
         }
     }
-}
-
-/// Returns the id of an entry's rule, or `POLICY/RULE`.
-fn rule(entry: &Entry) -> String {
-    entry.rule_id.as_deref().map_or_else(|| format!("{}/{}", entry.policy, entry.rule), str::to_owned)
 }
 
 /// Appends the counts of a day to all series, after days on which nothing was counted. A series of zeros ends.
@@ -256,7 +251,7 @@ mod tests {
         let mut history = History::default();
         let names: Vec<String> = (0..70).map(|number| format!("namespace-with-a-long-name-{number:02}")).collect();
         for number in 0..450 {
-            // CountsByName that change each day cannot be shortened.
+            // Counts that change each day cannot be shortened.
             let changing = |at: usize| (at * 7 + usize::try_from(number).unwrap() * 13) % 9 + 1;
             let open_in: Vec<(&str, usize)> =
                 names.iter().enumerate().map(|(at, name)| (name.as_str(), changing(at))).collect();

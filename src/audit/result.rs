@@ -31,7 +31,7 @@ use crate::{
         object::{Location, ObjectName, ObjectRef},
         rule_counts::{ObjectOutcome, RuleCounts},
         shard::Shard,
-        verdict::{Finding, Outcome, RuleInfo, Severity, Source},
+        verdict::{Finding, Outcome, RuleInfo, Severity, Source, rule_id},
     },
     rego::Problem,
 };
@@ -535,6 +535,11 @@ impl LineEdit {
 }
 
 impl Entry {
+    /// Returns the id of its rule, or `POLICY/RULE`.
+    pub fn id_of_rule(&self) -> String {
+        rule_id(&self.policy, &self.rule, self.rule_id.as_deref())
+    }
+
     /// Returns the field of the object that it is about, if the policy names it as `details.field`.
     pub fn field(&self) -> Option<&str> {
         self.details.get("field")?.as_str()

@@ -89,7 +89,7 @@ impl Inventory {
                 None => &["cluster", &version, &kind.kind, name],
             };
             // An object of that place with the same name takes precedence.
-            if namespace != key.namespace.as_deref() && is_taken(&self.gatekeeper, path) {
+            if namespace != key.namespace.as_deref() && *at(&self.gatekeeper, path) != Value::Undefined {
                 continue;
             }
             changed |= put(&mut self.gatekeeper, path, object);
@@ -157,14 +157,13 @@ impl Inventory {
 
 /// Sets the value at a path, or removes it and the objects that become empty. Returns whether the document changed; if
 /// not, nothing is copied.
-/// Whether the document has an object at a path.
-fn is_taken(document: &Value, path: &[&str]) -> bool {
-    *path.iter().fold(document, |value, key| &value[*key]) != Value::Undefined
+/// Returns the value at a path; undefined if there is none.
+fn at<'d>(document: &'d Value, path: &[&str]) -> &'d Value {
+    path.iter().fold(document, |value, key| &value[*key])
 }
 
 fn put(document: &mut Value, path: &[&str], value: Option<&Value>) -> bool {
-    let known = path.iter().fold(&*document, |value, key| &value[*key]);
-    if *known == *value.unwrap_or(&Value::Undefined) {
+    if *at(document, path) == *value.unwrap_or(&Value::Undefined) {
         return false;
     }
     replace(document, path, value);

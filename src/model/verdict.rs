@@ -128,6 +128,11 @@ fn value_bytes(value: &serde_json::Value) -> usize {
         }
 }
 
+/// Returns the id of a rule, or `POLICY/RULE` if it has none.
+pub fn rule_id(policy: &str, rule: &str, id: Option<&str>) -> String {
+    id.map_or_else(|| format!("{policy}/{rule}"), str::to_owned)
+}
+
 /// The METADATA that identifies a rule for users.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RuleInfo {

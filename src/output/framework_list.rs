@@ -1,12 +1,19 @@
 //! How the rules in force cover the controls of the chosen frameworks.
 
-use std::collections::BTreeMap;
+use std::{
+    borrow::Borrow,
+    collections::{BTreeMap, BTreeSet},
+};
 
 use serde::Serialize;
 
-use crate::judge::{
-    frameworks::{ControlCoverage, FrameworkSelector, FrameworkTable, is_same},
-    set::PolicySet,
+use crate::{
+    judge::{
+        frameworks::{ControlCoverage, FrameworkControls, FrameworkSelector, FrameworkTable, is_same},
+        rule::Rule,
+        set::PolicySet,
+    },
+    model::verdict::rule_id,
 };
 
 /// A framework that was chosen with `--framework`, except for those of libraries in Kubescape's layout, whose controls are
@@ -75,16 +82,22 @@ impl ListedFramework {
     /// Lists the framework of a selector; `None` if neither the library nor a rule has it.
     fn of(selector: &FrameworkSelector, chosen: &[FrameworkSelector], policies: &PolicySet) -> Option<Self> {
         let name = &selector.framework;
-        Self::new(name, |id| chosen.iter().any(|selector| selector.selects(name, id)), served(name, policies))
+        let rules = policies.policies.iter().flat_map(|policy| {
+            policy.rules.iter().map(|Rule { name, metadata, .. }| {
+                (rule_id(&policy.name, name, metadata.info.id.as_deref()), metadata.frameworks())
+            })
+        });
+        Self::new(name, |id| chosen.iter().any(|selector| selector.selects(name, id)), rules)
     }
 
-    /// Lists the chosen controls of a framework: those of its table, or else those that rules serve. `served` has the rules
-    /// in force of each control. `None` if no control is chosen.
-    pub(super) fn new(
+    /// Lists the chosen controls of a framework: those of its table, or else those that rules serve. `rules` are the names of
+    /// the rules in force with the controls that they serve. `None` if no control is chosen.
+    pub(super) fn new<C: Borrow<FrameworkControls>>(
         name: &str,
         is_chosen: impl Fn(&str) -> bool,
-        mut served: BTreeMap<String, Vec<String>>,
+        rules: impl Iterator<Item = (String, C)>,
     ) -> Option<Self> {
+        let mut served = served(name, rules);
         let table = FrameworkTable::named(name);
         let controls: Vec<ListedControl> = if let Some(table) = table {
             let controls = table.controls.iter().filter(|control| is_chosen(&control.id));
@@ -116,22 +129,17 @@ impl ListedFramework {
     }
 }
 
-/// Returns the rules in force that serve each control of a framework.
-fn served(framework: &str, policies: &PolicySet) -> BTreeMap<String, Vec<String>> {
-    let mut served: BTreeMap<String, Vec<String>> = BTreeMap::new();
-    for policy in &policies.policies {
-        for rule in &policy.rules {
-            let id = rule.metadata.info.id.as_deref();
-            let name = id.map_or_else(|| format!("{}/{}", policy.name, rule.name), str::to_owned);
-            let frameworks = rule.metadata.frameworks().into_iter().filter(|(name, _)| is_same(name, framework));
-            for control in frameworks.flat_map(|(_, controls)| controls) {
-                served.entry(control.to_string()).or_default().push(name.clone());
-            }
+/// Returns the rules that serve each control of a framework; `rules` are their names with the controls that they serve.
+fn served<C: Borrow<FrameworkControls>>(
+    framework: &str,
+    rules: impl Iterator<Item = (String, C)>,
+) -> BTreeMap<String, Vec<String>> {
+    let mut served: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for (rule, frameworks) in rules {
+        let own = frameworks.borrow().iter().filter(|(name, _)| is_same(name, framework));
+        for control in own.flat_map(|(_, controls)| controls) {
+            served.entry(control.to_string()).or_default().insert(rule.clone());
         }
     }
-    for rules in served.values_mut() {
-        rules.sort();
-        rules.dedup();
-    }
-    served
+    served.into_iter().map(|(control, rules)| (control, rules.into_iter().collect())).collect()
 }

@@ -1,9 +1,9 @@
 //! The page, which shows open violations and recent changes in a browser.
 //!
-//! Input: one [`AuditResult`](crate::audit::result::AuditResult), its [context](PageContext) and a [query](PageQuery). Output: HTML or JSON, or one
-//! self-contained file for the audit of a pipeline. Every view has a URL, works without the script, and escapes text
-//! from policies and objects. A query has the same filters in every view, and all numbers of a view are those of the
-//! results that it [selects](selection).
+//! Input: one [`AuditResult`](crate::audit::result::AuditResult), its [context](PageContext) and a [query](PageQuery).
+//! Output: HTML or JSON, or one self-contained file for the audit of a pipeline. Every view has a URL, works without the
+//! script, and escapes text from policies and objects. A query has the same filters in every view, and all numbers of a
+//! view are those of the results that it [selects](selection).
 
 mod controls;
 mod document;

@@ -208,7 +208,7 @@ fn exception_line(exception: &ExceptionSummary, paint: Paint) -> Option<String> 
     let place = exception.location.as_ref().map_or(String::new(), |at| format!("{}:{}: ", at.file, at.line));
     let words = paint.with(AnsiColor::Yellow.on_default(), "exception:");
     let line = shown_line(&format!("{place}{} {}", exception.name, exception.sentence()));
-    (!exception.message.is_empty()).then(|| format!("{words} {line}"))
+    exception.needs_attention().then(|| format!("{words} {line}"))
 }
 
 fn named(entry: &BaselineEntry) -> String {

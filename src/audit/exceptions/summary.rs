@@ -43,6 +43,16 @@ pub struct ExceptionSummary {
 }
 
 impl ExceptionSummary {
+    /// Returns its namespace, if it has one.
+    pub fn namespace(&self) -> Option<&str> {
+        self.name.split_once('/').map(|(namespace, _)| namespace)
+    }
+
+    /// Whether there is something to say about it: it does not apply, or it ends soon.
+    pub fn needs_attention(&self) -> bool {
+        !self.message.is_empty()
+    }
+
     /// Returns its message as the rest of a sentence about it; for an invalid exception that says whether it is in force.
     pub fn sentence(&self) -> String {
         match self.state {

@@ -1,17 +1,14 @@
 //! The frameworks that rules in force serve, with the numbers of their controls.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap},
+    collections::{BTreeSet, HashMap},
     sync::Arc,
 };
 
-use super::{
-    prepared::Page,
-    selection::{PageSelection, rule_id},
-};
+use super::{prepared::Page, selection::PageSelection};
 use crate::{
     judge::frameworks::{FrameworkSelector, FrameworkTable},
-    model::{object::ObjectRef, rule_counts::RuleCounts},
+    model::{object::ObjectRef, rule_counts::RuleCounts, verdict::rule_id},
     output::framework_list::ListedFramework,
 };
 
@@ -49,7 +46,9 @@ pub(super) fn frameworks(selection: &PageSelection<'_>) -> Vec<FrameworkRow> {
     let numbers = SelectedRules::of(selection);
     let row = |name: Arc<str>| {
         let is_chosen = |control: &str| selector.as_ref().is_none_or(|chosen| chosen.selects(&name, control));
-        let listed = ListedFramework::new(&name, is_chosen, served(page, &name))?;
+        let rules =
+            page.rules().map(|(policy, rule, about)| (rule_id(policy, rule, about.id.as_deref()), &about.frameworks));
+        let listed = ListedFramework::new(&name, is_chosen, rules)?;
         let controls =
             listed.controls.iter().map(|control| numbers.of_control(page, &control_name(&name, &control.id)));
         Some(FrameworkRow { controls: controls.collect(), listed })
@@ -60,18 +59,6 @@ pub(super) fn frameworks(selection: &PageSelection<'_>) -> Vec<FrameworkRow> {
 /// Returns a control as `--framework` and a query select it.
 pub(super) fn control_name(framework: &str, control: &str) -> String {
     format!("{framework}:{control}")
-}
-
-/// Returns the ids of the rules that serve each control of a framework.
-fn served(page: &Page, framework: &str) -> BTreeMap<String, Vec<String>> {
-    let mut served: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
-    for (policy, rule, about) in page.rules() {
-        let own = about.frameworks.iter().filter(|(name, _)| *canonical(name) == *framework);
-        for control in own.flat_map(|(_, controls)| controls) {
-            served.entry(control.to_string()).or_default().insert(rule_id(policy, rule, about.id.as_deref()));
-        }
-    }
-    served.into_iter().map(|(control, rules)| (control, rules.into_iter().collect())).collect()
 }
 
 /// The numbers of the selected rules, by policy and name.
@@ -95,16 +82,16 @@ impl<'p> SelectedRules<'p> {
 
     /// Returns the numbers of a control. An object that several of its rules report counts once.
     fn of_control(&self, page: &'p Page, control: &str) -> ControlNumbers {
-        let serving = page.serving(control);
+        let serving: Vec<_> = page.serving(control).collect();
+        let keys = || serving.iter().map(|(policy, rule, _)| (*policy, *rule));
         let failing: BTreeSet<&ObjectRef> =
-            serving.iter().filter_map(|rule| self.failing.get(rule)).flatten().copied().collect();
+            keys().filter_map(|rule| self.failing.get(&rule)).flatten().copied().collect();
         let checks = self.checks.as_ref().map(|checks| {
             let mut sum = RuleCounts::default();
-            serving.iter().filter_map(|rule| checks.get(rule)).for_each(|counts| sum += *counts);
+            keys().filter_map(|rule| checks.get(&rule)).for_each(|counts| sum += *counts);
             sum
         });
-        let ids = page.rules().filter(|(policy, rule, _)| serving.contains(&(*policy, *rule)));
-        let rules = ids.map(|(policy, rule, about)| rule_id(policy, rule, about.id.as_deref())).collect();
+        let rules = serving.iter().map(|(policy, rule, about)| rule_id(policy, rule, about.id.as_deref())).collect();
         ControlNumbers { rules, failing: failing.len(), checks }
     }
 }

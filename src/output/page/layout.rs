@@ -1,22 +1,20 @@
 //! The document around each view: the header with the state of the audit, the navigation, and the filter.
 
+use std::collections::BTreeSet;
+
 use maud::{Markup, html};
 
 use super::{
     controls,
     document::{document, sign_out},
-    parts::{choice, time, url_choice},
+    parts::{choice, time},
     prepared::{NONE, Page, PageContext},
-    query::{POLICIES, PageQuery, View, place},
+    query::{POLICIES, PageQuery, View, owner_kind, place, place_name, severity},
     selection::{PageSelection, SeverityCounts},
 };
 use crate::{
     model::verdict::{Outcome, Severity},
-    output::{
-        safe::shown_line,
-        style::{Paint, count},
-        summary::{gap_lines, is_compared},
-    },
+    output::{safe::shown_line, style::count, summary::is_compared},
 };
 
 /// Periods in the filter, as in a query and as people read them.
@@ -45,9 +43,7 @@ impl PageState {
         match page.context {
             PageContext { syncing: Some((read, all)), .. } => Self::Starting(read, all),
             PageContext { waiting: waiting @ 1.., .. } => Self::Waiting(waiting),
-            _ if !page.result.complete || !is_compared(&page.result) => {
-                Self::Incomplete(gap_lines(&page.result, Paint(false)).len() + page.context.problems.len())
-            }
+            _ if !page.result.complete || !is_compared(&page.result) => Self::Incomplete(page.gaps().len()),
             _ if page.result.summary.objects == 0 && page.result.results.is_empty() => Self::Nothing,
             _ if selection.is_file => Self::Checked,
             _ => Self::Live,
@@ -103,7 +99,7 @@ pub(super) fn document_of(
 /// Returns the cluster, the state and the time of the result, the user who has signed in, and the navigation.
 pub(super) fn header(selection: &PageSelection<'_>, state: &PageState, reader: Option<&str>) -> Markup {
     let page = selection.page;
-    let attention = page.result.exceptions.iter().filter(|exception| !exception.message.is_empty()).count();
+    let attention = page.result.exceptions.iter().filter(|exception| exception.needs_attention()).count();
     html! {
         @if !page.context.cluster.is_empty() { span.cluster { (shown_line(&page.context.cluster)) } }
         @if let Some(scope) = scope(page) { span.note { (scope) } }
@@ -161,34 +157,34 @@ pub(super) fn filter(selection: &PageSelection<'_>) -> Markup {
     let results = &page.result.results;
     // The script of a file compares values with attributes, which have no hidden characters.
     let value = |text: &str| if selection.is_file { shown_line(text) } else { text.to_owned() };
-    let namespaces = distinct(results.iter().map(|entry| value(place(entry))));
-    let teams = distinct(page.result.teams.values().map(|team| value(team)));
-    let kinds = distinct(results.iter().map(|entry| value(&super::query::owner_kind(entry))));
-    let [namespaces, teams, kinds] =
-        [&namespaces, &teams, &kinds].map(|values| values.iter().map(String::as_str).collect::<Vec<_>>());
+    let namespaces: BTreeSet<String> = results.iter().map(|entry| value(place(entry))).collect();
+    let teams: BTreeSet<String> = page.result.teams.values().map(|team| value(team)).collect();
+    let kinds: BTreeSet<String> = results.iter().map(|entry| value(&owner_kind(entry))).collect();
     // A name with control characters cannot be written as it is.
     let rules = results.iter().map(|entry| entry.rule_id.as_deref().unwrap_or(&entry.policy));
-    let rules = distinct(rules.filter(|rule| shown_line(rule) == **rule));
+    let rules: BTreeSet<&str> = rules.filter(|rule| shown_line(rule) == **rule).collect();
     let frameworks = controls::names(page);
-    let frameworks: Vec<&str> = frameworks.iter().map(|name| &**name).collect();
     let counts = SeverityCounts::of(results);
-    let severities: Vec<&str> =
-        counts.iter().filter(|(_, number)| *number > 0).map(|(known, _)| super::query::severity(known)).collect();
-    let periods: Vec<(&str, &str)> = (PERIODS.into_iter())
-        .chain(page.context.policies_since.map(|_| (POLICIES, "since the policies changed")))
-        .collect();
+    let severities = counts.iter().filter(|(_, number)| *number > 0).map(|(known, _)| severity(known));
+    let changed = page.context.policies_since.map(|_| (POLICIES, "since the policies changed"));
+    let periods: Vec<(&str, &str)> = PERIODS.into_iter().chain(changed).collect();
+    let words = |period: &str| {
+        shown_line(periods.iter().find(|(value, _)| *value == period).map_or(period, |(_, words)| words))
+    };
     html! {
         form #filter method="get" role="search" hidden[selection.is_file] {
             @if query.view != View::Overview { input type="hidden" name="view" value=(query.view.word()); }
             label { "Search " input type="search" name="q" value=[query.q.as_deref()] autocomplete="off"; }
-            (choice("Namespace", "namespace", &namespaces, query.namespace.as_deref()))
-            @if !teams.is_empty() { (choice("Team", "team", &teams, query.team.as_deref())) }
-            (choice("Severity", "severity", &severities, query.severity.as_deref()))
-            (choice("Rule", "rule", &rules, query.rule.as_deref()))
-            @if !frameworks.is_empty() { (choice("Framework", "framework", &frameworks, query.framework.as_deref())) }
-            (choice("Kind", "kind", &kinds, query.kind.as_deref()))
+            (choice(("Namespace", "namespace", "all"), namespaces, shown_place, query.namespace.as_deref()))
+            @if !teams.is_empty() { (choice(("Team", "team", "all"), teams, shown_place, query.team.as_deref())) }
+            (choice(("Severity", "severity", "all"), severities, shown_place, query.severity.as_deref()))
+            (choice(("Rule", "rule", "all"), rules, shown_place, query.rule.as_deref()))
+            @if !frameworks.is_empty() {
+                (choice(("Framework", "framework", "all"), frameworks, shown_place, query.framework.as_deref()))
+            }
+            (choice(("Kind", "kind", "all"), kinds, shown_place, query.kind.as_deref()))
             @if selection.is_file { button.reset type="reset" { "Show all" } } @else {
-                (url_choice("New within", "since", &periods, query.since.as_deref()))
+                (choice(("New within", "since", "any time"), periods.iter().map(|(value, _)| value), words, query.since.as_deref()))
                 button { "Apply" }
             }
             @if !query.filters().is_empty() {
@@ -205,12 +201,8 @@ pub(super) fn filter(selection: &PageSelection<'_>) -> Markup {
 fn unchecked_namespace<'q>(selection: &PageSelection<'q>) -> Option<&'q str> {
     let known = &selection.page.result.namespaces;
     let wanted = selection.query.namespace.as_deref()?;
-    let is_checked = known.keys().any(|name| name.as_deref().unwrap_or(NONE) == wanted);
+    let is_checked = known.keys().any(|name| place_name(name.as_deref()) == wanted);
     (!known.is_empty() && !is_checked).then_some(wanted)
-}
-
-fn distinct<T: Ord>(values: impl Iterator<Item = T>) -> Vec<T> {
-    values.collect::<std::collections::BTreeSet<T>>().into_iter().collect()
 }
 
 /// Returns the name of a namespace or team as people read it.

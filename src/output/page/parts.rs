@@ -5,18 +5,18 @@ use jiff::{SignedDuration, Timestamp};
 use maud::{Markup, html};
 
 use super::{
-    prepared::NONE,
+    prepared::Page,
     query::{NO_SEVERITY, severity},
     selection::{PageSelection, SeverityCounts},
 };
 use crate::{
-    audit::result::{About, AuditResult, Entry},
+    audit::result::{About, Entry},
     model::verdict::{Outcome, Severity, Source},
     output::{
         rules::page,
         safe::{shown, shown_line},
         style::{Paint, count},
-        summary::{gap_lines, kinds_with_objects, remarks, sentence},
+        summary::{kinds_with_objects, remarks, sentence},
     },
 };
 
@@ -24,16 +24,10 @@ use crate::{
 const REVISION: usize = 12;
 
 /// Returns the section about the completeness of the result: an incomplete result must never look like a clean one.
-/// `problems` are gaps that the result does not contain, `revision` is that of the policies, and `more` is further content
-/// of the section.
-pub(super) fn trust<'p>(
-    result: &AuditResult,
-    problems: impl Iterator<Item = &'p str>,
-    revision: Option<&str>,
-    more: &Markup,
-) -> Markup {
-    let mut gaps = gap_lines(result, Paint(false));
-    gaps.extend(problems.map(shown_line));
+/// `more` is further content of the section.
+pub(super) fn trust(page: &Page, more: &Markup) -> Markup {
+    let (result, gaps) = (&page.result, page.gaps());
+    let revision = Some(page.context.policies.as_str()).filter(|revision| !revision.is_empty());
     let kinds = kinds_with_objects(&result.coverage);
     let policies = result.policies.len();
     html! {
@@ -133,35 +127,23 @@ fn relative(ago: SignedDuration) -> String {
     if ago.is_negative() { format!("in {number} {unit}") } else { format!("{number} {unit} ago") }
 }
 
-/// Returns a drop-down list of these values and "all".
-pub(super) fn choice(label: &str, name: &str, values: &[&str], chosen: Option<&str>) -> Markup {
+/// Returns a drop-down list of these values, shown as `words` of them, and of the word for all.
+pub(super) fn choice<S: AsRef<str>>(
+    (label, name, all): (&str, &str, &str),
+    values: impl IntoIterator<Item = S>,
+    words: impl Fn(&str) -> String,
+    chosen: Option<&str>,
+) -> Markup {
+    let values: Vec<S> = values.into_iter().collect();
     // The chosen value is an option even if there are no results for it any more.
-    let lost = chosen.filter(|chosen| !values.contains(chosen));
+    let lost = chosen.filter(|chosen| values.iter().all(|value| value.as_ref() != *chosen));
     html! {
         label {
             (label) " "
             select name=(name) {
-                option value="" { "all" }
-                @for value in values.iter().copied().chain(lost) {
-                    option value=(value) selected[chosen == Some(value)] {
-                        (if value == NONE { "(cluster-scoped)".to_owned() } else { shown_line(value) })
-                    }
-                }
-            }
-        }
-    }
-}
-
-/// Returns a drop-down list of these values, each with its words, and "any time".
-pub(super) fn url_choice(label: &str, name: &str, values: &[(&str, &str)], chosen: Option<&str>) -> Markup {
-    let lost = chosen.filter(|chosen| values.iter().all(|(value, _)| value != chosen)).map(|lost| (lost, lost));
-    html! {
-        label {
-            (label) " "
-            select name=(name) {
-                option value="" { "any time" }
-                @for (value, words) in values.iter().copied().chain(lost) {
-                    option value=(value) selected[chosen == Some(value)] { (shown_line(words)) }
+                option value="" { (all) }
+                @for value in values.iter().map(AsRef::as_ref).chain(lost) {
+                    option value=(value) selected[chosen == Some(value)] { (words(value)) }
                 }
             }
         }

@@ -1,7 +1,7 @@
 //! A result as it is prepared for the page, with the data about it that is not part of it.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashSet},
+    collections::{BTreeMap, BTreeSet},
     sync::Arc,
 };
 
@@ -14,7 +14,7 @@ use crate::{
         result::{About, AuditResult, Entry, Summary},
     },
     judge::frameworks::FrameworkSelector,
-    output::names::urgency,
+    output::{names::urgency, safe::shown_line, style::Paint, summary::gap_lines},
 };
 
 /// The value of `namespace` in a query for cluster-scoped objects, and of `team` for namespaces without one.
@@ -116,11 +116,16 @@ impl Page {
         self.result.teams.get(namespace).map(|team| &**team)
     }
 
-    /// Returns the rules that serve a framework or a control of it, by policy and name.
-    pub(super) fn serving(&self, framework: &str) -> HashSet<(&str, &str)> {
+    /// Returns the rules that serve a framework or a control of it, as [`Self::rules`] does.
+    pub(super) fn serving(&self, framework: &str) -> impl Iterator<Item = (&str, &str, &About)> + use<'_> {
         let selector = FrameworkSelector::new(framework);
-        let rules = self.rules().filter(|(_, _, about)| selector.takes(&about.frameworks));
-        rules.map(|(policy, rule, _)| (policy, rule)).collect()
+        self.rules().filter(move |(_, _, about)| selector.takes(&about.frameworks))
+    }
+
+    /// Returns the parts that were not checked.
+    pub(super) fn gaps(&self) -> Vec<String> {
+        let problems = self.context.problems.iter().map(|problem| shown_line(problem));
+        gap_lines(&self.result, Paint(false)).into_iter().chain(problems).collect()
     }
 
     /// Returns the rules in force: policy, name and annotations.
@@ -128,12 +133,6 @@ impl Page {
         self.result.policies.iter().flat_map(|policy| {
             policy.rules.iter().map(|rule| (policy.name.as_str(), rule.as_str(), policy.about_rule(rule)))
         })
-    }
-
-    /// Returns the annotations of an entry's rule.
-    pub(super) fn about(&self, entry: &Entry) -> Option<&About> {
-        let policy = self.result.policies.iter().find(|policy| *policy.name == *entry.policy)?;
-        Some(policy.about_rule(&entry.rule))
     }
 }
 
@@ -143,5 +142,5 @@ fn place(entry: &Entry) -> Option<Arc<str>> {
 }
 
 fn place_of_exception(exception: &ExceptionSummary) -> Option<Arc<str>> {
-    exception.name.split_once('/').map(|(namespace, _)| namespace.into())
+    exception.namespace().map(Arc::from)
 }

@@ -1,6 +1,6 @@
 //! The query in the URL of a view, which selects its results.
 
-use std::time::Duration;
+use std::{collections::HashSet, time::Duration};
 
 use jiff::Timestamp;
 use memchr::memmem::Finder;
@@ -47,17 +47,8 @@ impl View {
     }
 
     /// Returns the value of `view` in a URL.
-    pub(super) fn word(self) -> &'static str {
-        match self {
-            Self::Overview => "overview",
-            Self::Namespaces => "namespaces",
-            Self::Rules => "rules",
-            Self::Frameworks => "frameworks",
-            Self::Objects => "objects",
-            Self::Changes => "changes",
-            Self::Exceptions => "exceptions",
-            Self::Coverage => "coverage",
-        }
+    pub(super) fn word(self) -> String {
+        self.title().to_lowercase()
     }
 
     /// Returns the title.
@@ -149,7 +140,9 @@ impl PageQuery {
     /// Returns a predicate that selects rules by their policy, name and id.
     pub(super) fn takes_rule<'q>(&'q self, page: &'q Page) -> impl Fn(&str, &str, Option<&str>) -> bool + 'q {
         let pattern = self.rule.as_deref().map(RulePattern::new);
-        let serving = self.framework.as_deref().map(|framework| page.serving(framework));
+        let serving = self.framework.as_deref().map(|framework| -> HashSet<_> {
+            page.serving(framework).map(|(policy, rule, _)| (policy, rule)).collect()
+        });
         move |policy, rule, id| {
             pattern.as_ref().is_none_or(|pattern| pattern.matches_ids(policy, rule, id.into_iter()))
                 && serving.as_ref().is_none_or(|serving| serving.contains(&(policy, rule)))
@@ -210,7 +203,8 @@ impl PageQuery {
     pub fn url(&self) -> String {
         let page = self.page.filter(|page| *page > 1).map(|page| page.to_string());
         let mut url = form_urlencoded::Serializer::new(String::new());
-        let view = (self.view != View::Overview).then(|| ("view", self.view.word()));
+        let view = (self.view != View::Overview).then(|| self.view.word());
+        let view = view.as_deref().map(|view| ("view", view));
         let others = [("object", self.object.as_deref()), ("page", page.as_deref())];
         let others = others.into_iter().filter_map(|(name, value)| Some((name, value?)));
         for (name, value) in view.into_iter().chain(self.filters()).chain(others) {
@@ -232,7 +226,12 @@ fn view<'de, D: Deserializer<'de>>(field: D) -> Result<View, D::Error> {
 
 /// Returns the namespace of an entry's object as in a query.
 pub(super) fn place(entry: &Entry) -> &str {
-    entry.resource.namespace.as_deref().unwrap_or(NONE)
+    place_name(entry.resource.namespace.as_deref())
+}
+
+/// Returns a namespace, or `-` for cluster-scoped objects.
+pub(super) fn place_name(namespace: Option<&str>) -> &str {
+    namespace.unwrap_or(NONE)
 }
 
 /// Returns the kind of the topmost owner of an entry's object, or of the object itself.

@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::Timestamp;
 
 use super::{
-    prepared::{NONE, Page},
-    query::{PageQuery, place},
+    prepared::Page,
+    query::{PageQuery, place, place_name},
 };
 use crate::{
     audit::{
@@ -16,7 +16,7 @@ use crate::{
     model::{
         object::ObjectRef,
         rule_counts::RuleCounts,
-        verdict::{Outcome, Severity},
+        verdict::{Outcome, Severity, rule_id},
     },
     output::{names::urgency, rules::RuleCatalog},
 };
@@ -80,7 +80,7 @@ impl<'p> PageSelection<'p> {
             [("namespace", name)] => result
                 .namespaces
                 .iter()
-                .find_map(|(namespace, objects)| (namespace.as_deref().unwrap_or(NONE) == name).then_some(*objects)),
+                .find_map(|(namespace, objects)| (place_name(namespace.as_deref()) == name).then_some(*objects)),
             _ => None,
         }
     }
@@ -89,28 +89,26 @@ impl<'p> PageSelection<'p> {
     pub(super) fn exceptions(&self) -> Vec<&'p ExceptionSummary> {
         let PageQuery { namespace, team, .. } = self.query;
         let is_selected = |exception: &&ExceptionSummary| {
-            let own = exception.name.split_once('/').map(|(namespace, _)| namespace);
+            let own = exception.namespace();
             namespace.as_deref().is_none_or(|wanted| own == Some(wanted))
                 && team.as_deref().is_none_or(|team| own.and_then(|own| self.page.team_of(own)) == Some(team))
         };
         let mut exceptions: Vec<_> = self.page.result.exceptions.iter().filter(is_selected).collect();
-        exceptions.sort_by_key(|exception| (exception.message.is_empty(), exception.expires_at, &exception.name));
+        exceptions.sort_by_key(|exception| (!exception.needs_attention(), exception.expires_at, &exception.name));
         exceptions
     }
 
     /// Returns a row for each namespace with results or changes, the most severe first.
     pub(super) fn namespaces(&self) -> Vec<NamespaceRow<'p>> {
         let mut rows: BTreeMap<&str, NamespaceRow<'p>> = BTreeMap::new();
-        let of = |entry: &'p Entry| (place(entry), NamespaceRow::new(place(entry), self.page.team(entry)));
         let mut row = |entry: &'p Entry, change: fn(&mut NamespaceRow<'p>, &'p Entry)| {
-            let (place, empty) = of(entry);
-            change(rows.entry(place).or_insert(empty), entry);
+            let empty = NamespaceRow::new(place(entry), self.page.team(entry));
+            change(rows.entry(empty.place).or_insert(empty), entry);
         };
         for entry in &self.entries {
             row(entry, |row, entry| {
                 row.counts.add(entry);
                 row.excused += usize::from(entry.result == Outcome::Skip);
-                row.errors += usize::from(entry.result == Outcome::Error);
             });
         }
         for entry in &self.new {
@@ -128,20 +126,20 @@ impl<'p> PageSelection<'p> {
     /// most severe and most frequent first.
     pub(super) fn rules(&self) -> Vec<RuleRow<'p>> {
         let mut rows: BTreeMap<(&str, &str), RuleRow<'p>> = BTreeMap::new();
+        let catalog = RuleCatalog::of(&self.page.result);
         if self.query.selects_rules_only() {
             let takes_rule = self.query.takes_rule(self.page);
-            let objects = RuleCatalog::of(&self.page.result);
             for (policy, rule, about) in self.page.rules() {
                 if takes_rule(policy, rule, about.id.as_deref()) {
                     let row = RuleRow::new(policy, rule, Some(about));
-                    rows.entry((policy, rule)).or_insert(row).total = objects.objects(policy, rule);
+                    rows.entry((policy, rule)).or_insert(row).total = catalog.objects(policy, rule);
                 }
             }
         }
         let mut objects: BTreeMap<(&str, &str), BTreeSet<&ObjectRef>> = BTreeMap::new();
         for entry in &self.entries {
             let key = (&*entry.policy, &*entry.rule);
-            let row = rows.entry(key).or_insert_with(|| RuleRow::new(key.0, key.1, self.page.about(entry)));
+            let row = rows.entry(key).or_insert_with(|| RuleRow::new(key.0, key.1, catalog.about(key.0, key.1)));
             row.first.get_or_insert(entry);
             match entry.result {
                 Outcome::Skip => row.excused += 1,
@@ -215,14 +213,13 @@ pub(super) struct NamespaceRow<'p> {
     pub(super) team: Option<&'p str>,
     pub(super) counts: SeverityCounts,
     pub(super) excused: usize,
-    pub(super) errors: usize,
     pub(super) new: usize,
     pub(super) resolved: usize,
 }
 
 impl<'p> NamespaceRow<'p> {
     fn new(place: &'p str, team: Option<&'p str>) -> Self {
-        Self { place, team, counts: SeverityCounts::default(), excused: 0, errors: 0, new: 0, resolved: 0 }
+        Self { place, team, counts: SeverityCounts::default(), excused: 0, new: 0, resolved: 0 }
     }
 }
 
@@ -263,11 +260,6 @@ impl<'p> RuleRow<'p> {
     pub(super) fn title(&self) -> &'p str {
         self.about.and_then(|about| about.title.as_deref()).unwrap_or(self.rule)
     }
-}
-
-/// Returns the id of a rule, or `POLICY/RULE`.
-pub(super) fn rule_id(policy: &str, rule: &str, id: Option<&str>) -> String {
-    id.map_or_else(|| format!("{policy}/{rule}"), str::to_owned)
 }
 
 /// New or resolved violations that belong together: those of one rule in one namespace, or a single one.

@@ -8,7 +8,7 @@ use super::super::{
     paging::Pagination,
     parts::{badge, time},
     query::{POLICIES, View, place},
-    selection::{ChangeGroup, PageSelection, rule_id},
+    selection::{ChangeGroup, PageSelection},
 };
 use crate::output::{names::object_name, safe::shown_line, style::count};
 
@@ -59,19 +59,15 @@ pub(super) fn list(selection: &PageSelection<'_>, changes: &[ChangeGroup<'_>]) -
                 } @else {
                     a href=(selection.query.to(View::Objects).with(|query| {
                         query.namespace = Some(place(first).to_owned());
-                        query.rule = Some(rule_of(first));
+                        query.rule = Some(first.id_of_rule());
                     })) { (count(change.entries.len(), "violation")) " in " (shown_place(place(first))) } " "
                     span.message { (shown_line(first.title.as_deref().unwrap_or(&first.rule))) } " "
                 }
                 span.note {
-                    (shown_line(&rule_of(first)))
+                    (shown_line(&first.id_of_rule()))
                     @if let Some(at) = change.at { ", " (time(selection, at)) }
                 }
             }
         } } } }
     }
-}
-
-fn rule_of(entry: &crate::audit::result::Entry) -> String {
-    rule_id(&entry.policy, &entry.rule, entry.rule_id.as_deref())
 }

@@ -10,7 +10,6 @@ use super::super::{
 pub(super) fn view(selection: &PageSelection<'_>) -> Markup {
     let page = selection.page;
     let context = &page.context;
-    let problems = context.problems.iter().map(String::as_str);
     let more = html! {
         @if !selection.is_file { dl {
             dt { "Initial sync" }
@@ -23,5 +22,5 @@ pub(super) fn view(selection: &PageSelection<'_>) -> Markup {
         } }
         @if page.is_restricted { p { "Results in namespaces whose reports you may not list are left out." } }
     };
-    trust(&page.result, problems, Some(context.policies.as_str()).filter(|revision| !revision.is_empty()), &more)
+    trust(page, &more)
 }

@@ -4,7 +4,7 @@ use jiff::ToSpan as _;
 use maud::{Markup, html};
 
 use super::super::{
-    query::severity,
+    query::{View, severity},
     selection::{PageSelection, SeverityCounts},
 };
 use crate::{audit::history::History, output::style::count};
@@ -45,7 +45,7 @@ pub(super) fn chart(selection: &PageSelection<'_>) -> Markup {
 }
 
 fn history_url(selection: &PageSelection<'_>) -> String {
-    format!("{}&format=history", selection.query.to(super::super::query::View::Changes).url())
+    format!("{}&format=history", selection.query.to(View::Changes).url())
 }
 
 /// Returns the counts by severity, or those of the one namespace, rule or severity that is selected.

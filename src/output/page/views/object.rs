@@ -15,7 +15,13 @@ use super::{
 };
 use crate::{
     audit::result::Entry,
-    output::{draft::drafts, names::object_name, rules::RuleCatalog, safe::shown_line, style::count},
+    output::{
+        draft::drafts,
+        names::{object_name, rule_name},
+        rules::RuleCatalog,
+        safe::shown_line,
+        style::count,
+    },
 };
 
 /// Number of results per page.
@@ -24,6 +30,7 @@ const RESULTS: usize = 50;
 const OPEN: usize = 1;
 
 pub(super) fn view(selection: &PageSelection<'_>, owner: &OwnerResults<'_>) -> Markup {
+    let catalog = RuleCatalog::of(&selection.page.result);
     let pages = Pagination::of(owner.entries.len(), RESULTS, selection);
     html! {
         p { a href=(selection.query.to(View::Objects).url()) { "All objects" } }
@@ -37,7 +44,7 @@ pub(super) fn view(selection: &PageSelection<'_>, owner: &OwnerResults<'_>) -> M
         @if pages.last() > 1 { p { (count(owner.entries.len(), "result")) ", the most severe first" } }
         ul.results {
             @for (number, entry) in owner.entries[pages.shown()].iter().enumerate() {
-                li { (result(selection, owner, entry, number < OPEN)) }
+                li { (result(selection, &catalog, owner, entry, number < OPEN)) }
             }
         }
         (pages.links(selection.query))
@@ -45,9 +52,14 @@ pub(super) fn view(selection: &PageSelection<'_>, owner: &OwnerResults<'_>) -> M
 }
 
 /// Shows one result in a line, and everything about it when it is opened.
-fn result(selection: &PageSelection<'_>, owner: &OwnerResults<'_>, entry: &Entry, open: bool) -> Markup {
+fn result(
+    selection: &PageSelection<'_>,
+    catalog: &RuleCatalog<'_>,
+    owner: &OwnerResults<'_>,
+    entry: &Entry,
+    open: bool,
+) -> Markup {
     let page = selection.page;
-    let catalog = RuleCatalog::of(&page.result);
     html! {
         details open[open] {
             summary { (line(selection, entry)) }
@@ -56,7 +68,7 @@ fn result(selection: &PageSelection<'_>, owner: &OwnerResults<'_>, entry: &Entry
                 @if let Some(field) = entry.field() { dt { "Field" } dd { code { (shown_line(field)) } } }
                 @if let Some(since) = entry.since { dt { "Since" } dd { (time(selection, since)) } }
                 @if let Some(about) = catalog.about(&entry.policy, &entry.rule) { (words(about)) }
-                dt { "Rule" } dd { (rule_link(entry)) ", " code { (shown_line(&format!("{}/{}", entry.policy, entry.rule))) } ", " code { (place(&entry.source)) } }
+                dt { "Rule" } dd { (rule_link(entry)) ", " code { (rule_name(entry)) } ", " code { (place(&entry.source)) } }
                 dt { "Explain" } dd { code { "kubectl kaudit explain " (entry.id) } }
             }
             @if let Some(text) = catalog.text(entry) {

@@ -9,7 +9,7 @@ use super::super::{
     paging::Pagination,
     parts::{anchor, badge, lines, severities, time},
     query::{PageQuery, View, place, severity},
-    selection::{PageSelection, SeverityCounts, rule_id},
+    selection::{PageSelection, SeverityCounts},
 };
 use super::fix::fix;
 use crate::{
@@ -89,11 +89,10 @@ fn object(selection: &PageSelection<'_>, owner: &OwnerResults<'_>) -> Markup {
 
 /// Shows a result in a file, with the data by which the script selects it.
 fn in_file(selection: &PageSelection<'_>, owner: &OwnerResults<'_>, entry: &Entry) -> Markup {
-    let rule = rule_id(&entry.policy, &entry.rule, entry.rule_id.as_deref());
     let is_dependent = owners::name(&entry.resource) != owner.name;
     html! {
         li data-namespace=(shown_line(place(entry))) data-team=[selection.page.team(entry).map(shown_line)]
-            data-rule=(shown_line(&rule)) data-severity=(severity(entry.severity)) data-result=(entry.result.word())
+            data-rule=(shown_line(&entry.id_of_rule())) data-severity=(severity(entry.severity)) data-result=(entry.result.word())
             data-dependent=[is_dependent.then(|| object_name(&entry.resource, true))] {
             (result(selection, entry))
             @if is_dependent { span.note { ", found in " (object_name(&entry.resource, true)) } }
@@ -114,7 +113,7 @@ fn result(selection: &PageSelection<'_>, entry: &Entry) -> Markup {
 
 /// Returns a link to the rule of a result.
 pub(super) fn rule_link(entry: &Entry) -> Markup {
-    let id = rule_id(&entry.policy, &entry.rule, entry.rule_id.as_deref());
+    let id = entry.id_of_rule();
     let url = PageQuery { view: View::Rules, rule: Some(id.clone()), ..PageQuery::default() }.url();
     html! { a href=(url) { (shown_line(&id)) } }
 }

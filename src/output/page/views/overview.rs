@@ -10,11 +10,8 @@ use super::super::{
 };
 use super::{changes, history, namespaces, rules};
 use crate::{
-    model::verdict::Severity,
-    output::{
-        style::{Paint, count},
-        summary::gap_lines,
-    },
+    model::verdict::{Outcome, Severity},
+    output::style::count,
 };
 
 /// Number of rows in each table.
@@ -43,8 +40,7 @@ pub(super) fn view(selection: &PageSelection<'_>) -> Markup {
             }
             @if !selection.is_file { section aria-labelledby="changes-title" {
                 h3 #changes-title { a href=(query.to(View::Changes).url()) { (changes::title(selection)) } }
-                @let severe = selection.new.iter().filter(|entry| entry.severity <= Some(Severity::High) && entry.severity.is_some());
-                @let severe = severe.count();
+                @let severe = selection.new.iter().filter(|entry| entry.severity.is_some_and(|own| own <= Severity::High)).count();
                 @if severe > 0 { p { (severe) " of the new ones are critical or high." } }
                 (changes::list(selection, &changed[..changed.len().min(CHANGES)]))
             } }
@@ -68,10 +64,10 @@ pub(super) fn view(selection: &PageSelection<'_>) -> Markup {
 /// Shows what restricts the meaning of the numbers: gaps, exceptions that need attention, and what is excused.
 fn status(selection: &PageSelection<'_>) -> Markup {
     let page = selection.page;
-    let gaps = gap_lines(&page.result, Paint(false)).len() + page.context.problems.len();
+    let gaps = page.gaps().len();
     let exceptions = selection.exceptions();
-    let attention = exceptions.iter().filter(|exception| !exception.message.is_empty()).count();
-    let excused = selection.outcomes(crate::model::verdict::Outcome::Skip);
+    let attention = exceptions.iter().filter(|exception| exception.needs_attention()).count();
+    let excused = selection.outcomes(Outcome::Skip);
     let rules: usize = page.result.policies.iter().map(|policy| policy.rules.len()).sum();
     html! {
         ul.plain-list {
