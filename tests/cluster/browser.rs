@@ -85,6 +85,8 @@ impl Browser {
                 "prefs": {"profile.managed_default_content_settings.javascript": scripts},
             },
             "goog:loggingPrefs": {"browser": "ALL", "performance": "ALL"},
+            // axe takes long on a busy machine; half a minute is the default.
+            "timeouts": {"script": PATIENCE.as_millis()},
         });
         let session = browser.post("/session", &json!({"capabilities": {"alwaysMatch": capabilities}}));
         session["sessionId"].as_str().unwrap().clone_into(&mut browser.session);
