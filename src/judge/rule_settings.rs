@@ -13,7 +13,7 @@ use serde_json::{Map, Value};
 use super::{
     builtin,
     excusable::{ExcusablePattern, excusability},
-    frameworks::{FrameworkControls, FrameworkSelector, is_same},
+    frameworks::{FrameworkControls, FrameworkSelector, FrameworkTable, is_same, served_by},
     metadata::{LookupNeed, Metadata},
     parameters::{self, ParameterValues},
     policy::Policy,
@@ -253,6 +253,8 @@ pub(crate) struct RuleSelection {
     profile: Profile,
     /// If empty, frameworks switch off no rule.
     frameworks: Vec<FrameworkSelector>,
+    /// Frameworks outside of METADATA.
+    tables: Vec<FrameworkTable>,
     /// The controls that rules serve, also those that are switched off.
     served: RefCell<FrameworkControls>,
     skipped: RefCell<BTreeSet<SkippedRule>>,
@@ -281,8 +283,8 @@ pub(crate) struct SourceSelection<'r> {
 impl SourceSelection<'_> {
     /// Whether a rule is used: it is on, and belongs to a chosen framework. Rules that are not are recorded.
     pub(crate) fn takes(&self, policy: &Arc<str>, rule: &Arc<str>, metadata: &Metadata) -> bool {
-        let RuleSelection { frameworks, served, .. } = self.selection;
-        let controls = metadata.frameworks();
+        let RuleSelection { frameworks, tables, served, .. } = self.selection;
+        let controls = served_by(metadata, tables);
         let is_chosen = frameworks.is_empty() || frameworks.iter().any(|chosen| chosen.takes(&controls));
         for (framework, controls) in controls {
             served.borrow_mut().entry(framework).or_default().extend(controls);
@@ -329,9 +331,14 @@ impl SourceSelection<'_> {
 }
 
 impl RuleSelection {
-    pub(crate) fn new(settings: RuleSettings, profile: Profile, frameworks: &[String]) -> Self {
+    pub(crate) fn new(
+        settings: RuleSettings,
+        profile: Profile,
+        frameworks: &[String],
+        tables: Vec<FrameworkTable>,
+    ) -> Self {
         let frameworks = frameworks.iter().map(|name| FrameworkSelector::new(name)).collect();
-        Self { settings, profile, frameworks, ..Self::default() }
+        Self { settings, profile, frameworks, tables, ..Self::default() }
     }
 
     /// Returns the selection for a source.
@@ -352,7 +359,8 @@ impl RuleSelection {
     pub(crate) fn unknown_frameworks(&self, others: &BTreeSet<String>) -> Vec<Problem> {
         let served = self.served.borrow();
         let unknown = self.frameworks.iter().filter(|chosen| {
-            let is_named = others.iter().any(|name| is_same(name, &chosen.framework));
+            let tables = self.tables.iter().map(|table| &table.name);
+            let is_named = others.iter().chain(tables).any(|name| is_same(name, &chosen.framework));
             chosen.table().is_none() && !chosen.takes(&served) && !is_named
         });
         unknown
