@@ -113,13 +113,18 @@ pub(crate) fn is_same(name: &str, other: &str) -> bool {
     name.eq_ignore_ascii_case(other) || table(name).is_some() && table(name) == table(other)
 }
 
+/// Returns the id of a control, which may be a number in YAML.
+pub(crate) fn id_of_control(id: &Value) -> Option<String> {
+    match id {
+        Value::String(id) => Some(id.clone()),
+        Value::Number(id) => Some(id.to_string()),
+        _ => None,
+    }
+}
+
 /// Returns the controls in the value of METADATA `custom.frameworks`: a list for each framework.
 pub(crate) fn controls_in(value: Option<&Value>) -> FrameworkControls {
-    let text = |id: &Value| match id {
-        Value::String(id) => Some(id.as_str().into()),
-        Value::Number(id) => Some(id.to_string().into()),
-        _ => None,
-    };
+    let text = |id: &Value| id_of_control(id).map(Arc::from);
     let frameworks = value.and_then(Value::as_object).into_iter().flatten();
     frameworks
         .map(|(name, ids)| (name.as_str().into(), ids.as_array().into_iter().flatten().filter_map(text).collect()))

@@ -4,9 +4,10 @@
 //! framework, named by `spec.id`.
 
 use serde::Deserialize;
+use serde_json::Value;
 
 use crate::{
-    judge::frameworks::{FrameworkTable, TableControl},
+    judge::frameworks::{FrameworkTable, TableControl, id_of_control},
     rego::{File, Form, analysis::data},
 };
 
@@ -27,7 +28,7 @@ struct SpecificationFields {
 
 #[derive(Deserialize)]
 struct SpecifiedControl {
-    id: String,
+    id: Value,
     name: String,
     #[serde(default)]
     checks: Option<Vec<CheckId>>,
@@ -47,10 +48,10 @@ pub(crate) fn framework(file: &File) -> Option<FrameworkTable> {
     let [document] = <[_; 1]>::try_from(data::documents(file).ok()?).ok()?;
     let Specification { spec } = serde_json::from_value(document).ok()?;
     let SpecificationFields { id, title, related_resources, controls } = spec;
-    let controls = controls.into_iter().map(|SpecifiedControl { id, name, checks }| {
+    let controls = controls.into_iter().filter_map(|SpecifiedControl { id, name, checks }| {
         let checks: Vec<String> = checks.into_iter().flatten().map(|check| check.id).collect();
         let unchecked = checks.is_empty().then(|| "the specification names no check for it".to_owned());
-        TableControl { id, title: name, unchecked, checks, ..TableControl::default() }
+        Some(TableControl { id: id_of_control(&id)?, title: name, unchecked, checks, ..TableControl::default() })
     });
     let link = related_resources.into_iter().next();
     Some(FrameworkTable { name: id, title, version: None, link, aliases: Vec::new(), controls: controls.collect() })
