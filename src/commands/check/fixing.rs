@@ -238,6 +238,9 @@ fn fixed_object(entry: &Entry, fixes: Vec<ResultFix>) -> FixedObject {
     FixedObject { object: Arc::clone(&entry.resource), fixes }
 }
 
+/// The objects of a file by line, each with the names of its fixes.
+type ObjectsByLine = BTreeMap<usize, (FixedObject, Vec<NamedFix>)>;
+
 /// Returns a fix as that of a result.
 fn named(entry: &Entry, fix: &ResultFix) -> NamedFix {
     (entry.id, format!("{fix:?}"))
@@ -247,7 +250,7 @@ fn named(entry: &Entry, fix: &ResultFix) -> NamedFix {
 /// changed.
 fn changes(result: &AuditResult, given: &[ManifestFile], useless: &HashSet<NamedFix>) -> Vec<FileChange> {
     let given: BTreeSet<&Path> = given.iter().map(|file| &*file.path).collect();
-    let mut files: BTreeMap<&Arc<str>, BTreeMap<usize, (FixedObject, Vec<NamedFix>)>> = BTreeMap::new();
+    let mut files: BTreeMap<&Arc<str>, ObjectsByLine> = BTreeMap::new();
     for entry in &result.results {
         let Some((location, Ok(fix))) = named_fix(entry) else { continue };
         let name = named(entry, &fix);
