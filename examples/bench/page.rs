@@ -127,7 +127,7 @@ fn violations(address: SocketAddr) -> Result<u64> {
 
 /// Measures requests of each view.
 fn requests(options: &Options, running: &LongRun, address: SocketAddr, violations: u64) -> Result<()> {
-    let front = request(address, "/")?.body;
+    let front = request(address, "/?view=objects")?.body;
     let object = front.split("href=\"").find_map(|rest| rest.strip_prefix("?object=")?.split('"').next());
     let object = format!("/?object={}", object.context("no object has results")?);
     let namespace = front.split("name=\"namespace\"").nth(1).and_then(|rest| rest.split("option value=\"").nth(2));
@@ -137,9 +137,13 @@ fn requests(options: &Options, running: &LongRun, address: SocketAddr, violation
     let mut table = Table::new(&title, &columns);
     for (name, path) in [
         ("overview", "/"),
-        ("the last page of the list", "/?page=1000000"),
-        ("a namespace", &format!("/?namespace={namespace}")),
-        ("a search", "/?q=version"),
+        ("the rules", "/?view=rules"),
+        ("the frameworks", "/?view=frameworks"),
+        ("changes of seven days", "/?view=changes&since=7d"),
+        ("the first objects", "/?view=objects"),
+        ("the last objects", "/?view=objects&page=1000000"),
+        ("a namespace", &format!("/?view=objects&namespace={namespace}")),
+        ("a search", "/?view=objects&q=version"),
         ("an object", &object),
     ] {
         note(&format!("Requesting {name}"));
@@ -217,7 +221,7 @@ async fn latency(options: &Options, server: &Simulated, running: &LongRun, addre
 /// Waits until the page has the row of a change; returns the times of the last event before it and of the row.
 fn wait_for_row(events: &Receiver<Instant>, address: SocketAddr, change: &Change) -> Result<(Instant, Instant)> {
     let words = format!("{} is at version ", change.name);
-    let path = format!("/?q={}", change.name);
+    let path = format!("/?view=objects&q={}", change.name);
     loop {
         let event = events.recv_timeout(PATIENCE).with_context(|| format!("{} is never shown", change.name))?;
         let page = request(address, &path)?.body;

@@ -148,7 +148,9 @@ impl RuleSettings {
         let entries = yaml::single(text, YamlDialect::Settings).and_then(|settings| settings.deserialize());
         let entries: BTreeMap<String, RuleChange> = entries.map_err(|error| error.why)?;
         let entries = entries.into_iter().map(|(pattern, change)| (RulePattern::new(&pattern), change));
-        Ok(Self { sources: vec![entries.collect()], ..Self::default() })
+        let entries: Vec<_> = entries.collect();
+        let sources = if entries.is_empty() { Vec::new() } else { vec![entries] };
+        Ok(Self { sources, ..Self::default() })
     }
 
     /// Adds settings that take precedence.

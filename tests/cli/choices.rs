@@ -96,6 +96,26 @@ fn excluded_namespaces_still_serve_lookups() {
 }
 
 #[test]
+fn manifests_without_a_namespace_are_in_the_default_one() {
+    let pod = |name: &str, place: &str| {
+        format!(
+            "{{apiVersion: v1, kind: Pod, metadata: {{name: {name}{place}}}, spec: {{containers: [{{name: c, image: x}}]}}}}"
+        )
+    };
+    let role =
+        "{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, metadata: {name: r}, rules: []}".to_owned();
+    let manifests =
+        [pod("a", ""), pod("b", ", namespace: default"), pod("c", ", namespace: shop"), role].join("\n---\n");
+    let folder = kaudit_test_support::files::folder(&[("pods.yaml", &manifests)]);
+    for (namespace, objects) in [("default", 2), ("shop", 1)] {
+        let arguments = ["check", "-f", "pods.yaml", "-n", namespace, "-p", "builtin:images", "-o", "json"];
+        let ended = kaudit(folder.path(), &arguments).output().unwrap();
+        let result: Value = serde_json::from_slice(&ended.stdout).unwrap();
+        assert_eq!(result["summary"]["objects"], objects, "{namespace}");
+    }
+}
+
+#[test]
 fn settings_of_rules_are_read_from_the_file_and_the_environment() {
     let folder = folder();
     let file = "rules:\n  LBL-02: off\n  labels/*: {severity: info}\n  labels/deny_owner: {namespaces: [shop]}\n  \

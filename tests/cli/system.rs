@@ -99,7 +99,7 @@ fn an_object_of_the_cluster_is_not_excused_as_the_dependent_of_a_component() {
     let role = |name: &str, more: &str| {
         format!(
             "apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata: {{name: {name}, {more}}}\nrules:\n\
-             - {{apiGroups: [\"*\"], resources: [\"*\"], verbs: [\"*\"]}}\n"
+             - {{apiGroups: [\"\"], resources: [pods], verbs: [\"*\"]}}\n"
         )
     };
     let owner = "ownerReferences: [{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, name: \

@@ -44,11 +44,14 @@ pub(super) struct AppliedFixes {
 }
 
 /// A file with fixes.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct FixedFile {
     /// Its text before all of them.
     original: String,
     fixes: HashSet<NamedFix>,
+    /// Those of the last round, and the number of results with each id before it.
+    last: Vec<NamedFix>,
+    before: HashMap<Fingerprint, usize>,
 }
 
 /// A file whose text changes.
@@ -60,8 +63,8 @@ struct FileChange {
 }
 
 impl AppliedFixes {
-    /// Applies the fixes of a result to its files; returns whether it changed any. A fix whose result is still there in the
-    /// next round is useless: its file is restored, and fixed again without it.
+    /// Applies the fixes of a result to its files; returns whether it changed any. A fix after which there are as many results
+    /// with its id as before is useless: its file is restored, and fixed again without it.
     pub(super) fn fix(&mut self, result: &AuditResult, files: &[ManifestFile]) -> bool {
         if self.take_back(result) {
             return true;
@@ -70,12 +73,15 @@ impl AppliedFixes {
         if self.rounds > ROUNDS {
             return false;
         }
-        let mut is_changed = false;
+        let (mut is_changed, mut counts) = (false, counts_by_id(result));
         for FileChange { file, old, new, applied } in changes(result, files, &self.useless) {
             if self.write(&file, &new) {
                 is_changed = true;
-                let fixed = FixedFile { original: old, fixes: HashSet::new() };
-                self.files.entry(file).or_insert(fixed).fixes.extend(applied);
+                let new = || FixedFile { original: old, ..FixedFile::default() };
+                let fixed = self.files.entry(Arc::clone(&file)).or_insert_with(new);
+                fixed.fixes.extend(applied.iter().cloned());
+                fixed.last = applied;
+                fixed.before = counts.remove(&file).unwrap_or_default();
             }
         }
         is_changed
@@ -83,12 +89,18 @@ impl AppliedFixes {
 
     /// Restores the files whose applied fixes did not resolve their results; returns whether there are any.
     fn take_back(&mut self, result: &AuditResult) -> bool {
-        let left = result.results.iter().filter_map(|entry| {
-            let (location, fix) = named_fix(entry)?;
-            let fix = named(entry, &fix.ok()?);
-            self.files.get(&location.file)?.fixes.contains(&fix).then(|| (Arc::clone(&location.file), fix))
+        let counts = counts_by_id(result);
+        let useless = self.files.iter().flat_map(|(file, fixed)| {
+            let now = counts.get(file);
+            let remains = move |(id, _): &&NamedFix| {
+                now.and_then(|now| now.get(id))
+                    .is_some_and(|now| fixed.before.get(id).is_some_and(|before| now >= before))
+            };
+            fixed.last.iter().filter(remains).map(|fix| (Arc::clone(file), fix.clone()))
         });
-        let left: Vec<(Arc<str>, NamedFix)> = left.collect();
+        let left: Vec<(Arc<str>, NamedFix)> = useless.collect();
+        // Each round is looked at once.
+        self.files.values_mut().for_each(|fixed| fixed.last.clear());
         for (file, fix) in &left {
             self.useless.insert(fix.clone());
             if let Some(FixedFile { original, .. }) = self.files.remove(file) {
@@ -240,6 +252,16 @@ fn fixed_object(entry: &Entry, fixes: Vec<ResultFix>) -> FixedObject {
 
 /// The objects of a file by line, each with the names of its fixes.
 type ObjectsByLine = BTreeMap<usize, (FixedObject, Vec<NamedFix>)>;
+
+/// Returns the number of violations with each id, by file.
+fn counts_by_id(result: &AuditResult) -> HashMap<Arc<str>, HashMap<Fingerprint, usize>> {
+    let mut counts: HashMap<Arc<str>, HashMap<Fingerprint, usize>> = HashMap::new();
+    let violations = result.results.iter().filter(|entry| entry.result.is_violation());
+    for (entry, location) in violations.filter_map(|entry| Some((entry, entry.location.as_ref()?))) {
+        *counts.entry(Arc::clone(&location.file)).or_default().entry(entry.id).or_default() += 1;
+    }
+    counts
+}
 
 /// Returns a fix as that of a result.
 fn named(entry: &Entry, fix: &ResultFix) -> NamedFix {

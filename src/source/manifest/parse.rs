@@ -25,7 +25,10 @@ use super::{
 };
 use crate::{
     cluster::identity::is_exception,
-    model::object::{Kind, Location, Object},
+    model::{
+        namespaced_kinds::DEFAULT_NAMESPACE,
+        object::{Kind, Location, Object},
+    },
     rego::analysis::yaml::YamlError,
     source::{
         json::ValueEnd,
@@ -113,6 +116,8 @@ struct Documents<'p> {
     lines: OnceCell<Option<FieldLines>>,
 }
 
+const BYTE_ORDER_MARK: char = '\u{feff}';
+
 /// The most levels of arrays and lists around objects.
 const LISTS: usize = 16;
 
@@ -120,7 +125,7 @@ impl Documents<'_> {
     /// Reads the text of a chunk that starts at a position, after `values` JSON values of its first document.
     fn read(&mut self, text: &str, at: ChunkPosition, mut values: usize) {
         // As Go reads lines: a line break is one byte, and the last line also ends with one.
-        let mut text = Cow::from(text);
+        let mut text = Cow::from(text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(text));
         if text.contains('\r') {
             text = text.replace("\r\n", "\n").into();
         }
@@ -129,8 +134,8 @@ impl Documents<'_> {
         }
         let mut column = at.column;
         for (line, document) in split(&text, at.line) {
-            // A byte order mark is not content.
-            let document = document.strip_prefix('\u{feff}').unwrap_or(document);
+            // Files that were joined keep their byte order marks, which are not content.
+            let document = document.strip_prefix(BYTE_ORDER_MARK).unwrap_or(document);
             let at = ChunkPosition { line, column: mem::take(&mut column) };
             self.template = if is_stdin(&*self.file) { self.parser.templates.of(document) } else { None };
             let values = mem::take(&mut values);
@@ -320,7 +325,9 @@ impl Documents<'_> {
             received.place(namespace);
         }
         let namespace = received.namespace();
-        if !wanted.is_empty() && !namespace.is_some_and(|namespace| wanted.contains(namespace)) {
+        // As kubectl applies it.
+        let applied = namespace.or_else(|| kind.is_known_as_namespaced().then_some(DEFAULT_NAMESPACE));
+        if !wanted.is_empty() && !applied.is_some_and(|namespace| wanted.contains(namespace)) {
             *self.elsewhere.entry(namespace.map(str::to_owned)).or_default() += 1;
             return;
         }

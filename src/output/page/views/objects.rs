@@ -21,7 +21,7 @@ use crate::{
 };
 
 /// Number of objects per page.
-const OBJECTS: usize = 50;
+const OBJECTS: usize = 30;
 /// Maximum number of results that an object shows in the list.
 const RESULTS: usize = 5;
 
