@@ -14,7 +14,7 @@ use anyhow::{Result, ensure};
 
 use crate::{
     go_build::{
-        ALERTMANAGER, CONFTEST, GATOR, KUBERNETES, Module, OPA, OPA_CASES, OTLP, PROMETHEUS, REGISTRY, SIGSTORE, TRIVY,
+        ALERTMANAGER, CEL, CONFTEST, GATOR, KUBERNETES, Module, OPA, OPA_CASES, OTLP, PROMETHEUS, REGISTRY, SIGSTORE, TRIVY,
         go,
     },
     shared::use_existing_cluster,
@@ -57,6 +57,8 @@ pub enum Tool {
     OtlpReceiver,
     /// Trivy's scanner of Kubernetes objects; needs Go to provide its library.
     Trivy,
+    /// Evaluates CEL expressions as the API server does.
+    Cel,
     /// A registry of OCI artifacts.
     Registry,
     /// Creates keyless signatures with its own Sigstore, and verifies with sigstore-go.
@@ -83,6 +85,7 @@ impl Tool {
             Self::Alertmanager => "alertmanager",
             Self::OtlpReceiver => "otlp-receiver",
             Self::Trivy => "trivy",
+            Self::Cel => "cel",
             Self::Registry => "registry",
             Self::Sigstore => "sigstore",
         }
@@ -98,6 +101,7 @@ impl Tool {
             Self::Alertmanager => &ALERTMANAGER,
             Self::OtlpReceiver => &OTLP,
             Self::Trivy => &TRIVY,
+            Self::Cel => &CEL,
             Self::Registry => &REGISTRY,
             Self::Sigstore => &SIGSTORE,
             _ => &KUBERNETES,
