@@ -25,6 +25,7 @@ import (
 	"github.com/google/cel-go/common/types/traits"
 	"github.com/google/cel-go/interpreter"
 
+	"k8s.io/apimachinery/pkg/api/resource"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 	plugincel "k8s.io/apiserver/pkg/admission/plugin/cel"
 	apiservercel "k8s.io/apiserver/pkg/cel"
@@ -205,9 +206,9 @@ func render(value ref.Val) string {
 		}
 		return "optional.of(" + render(v.GetValue()) + ")"
 	case apiservercel.Quantity:
-		return "quantity(" + v.String() + ")"
+		return quantity(*v.Quantity)
 	case *apiservercel.Quantity:
-		return "quantity(" + v.String() + ")"
+		return quantity(*v.Quantity)
 	case apiservercel.URL:
 		return "url(" + v.String() + ")"
 	case apiservercel.IP:
@@ -239,6 +240,20 @@ func render(value ref.Val) string {
 		return "type(" + v.TypeName() + ")"
 	}
 	return fmt.Sprintf("%T", value)
+}
+
+// quantity returns the digits of a quantity without trailing zeros, and the exponent.
+func quantity(value resource.Quantity) string {
+	copied := value.DeepCopy()
+	decimal := copied.AsDec()
+	digits, exponent := decimal.UnscaledBig().String(), -int(decimal.Scale())
+	for strings.HasSuffix(digits, "0") && digits != "0" {
+		digits, exponent = strings.TrimSuffix(digits, "0"), exponent+1
+	}
+	if digits == "0" {
+		exponent = 0
+	}
+	return fmt.Sprintf("quantity(%se%d)", digits, exponent)
 }
 
 func double(v float64) string {
@@ -274,6 +289,9 @@ func declarations(envSet *environment.EnvSet) error {
 	}
 	sort.Strings(names)
 	for _, name := range names {
+		if env.Functions()[name].IsDeclarationDisabled() {
+			continue
+		}
 		for _, overload := range env.Functions()[name].OverloadDecls() {
 			style := "global"
 			if overload.IsMemberFunction() {
