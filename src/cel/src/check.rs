@@ -105,6 +105,7 @@ impl Checker<'_> {
             ExprKind::Call(call) => self.call(expr, call),
             ExprKind::List(elements) => self.list(elements),
             ExprKind::Map(entries) => self.map(entries),
+            ExprKind::Struct(name) if self.environment.name_type(name).is_none() => self.undeclared(expr, name),
             ExprKind::Struct(name) => {
                 self.refuse(expr, format!("objects of type '{name}' cannot be constructed here"));
                 Type::Error
@@ -260,13 +261,15 @@ impl Checker<'_> {
     }
 
     /// Returns the type that values of two types have in common.
-    fn join(&mut self, at: &Expr, previous: Option<Type>, current: Type) -> Type {
-        let Some(previous) = previous else { return current };
-        if self.unifier.is_assignable(&previous, &current) {
-            return unify::most_general(&previous, &current);
+    fn join(&mut self, previous: Option<Type>, current: Type) -> Type {
+        match previous {
+            None => current,
+            Some(previous) if self.unifier.is_assignable(&previous, &current) => {
+                unify::most_general(&previous, &current)
+            }
+            // Refused afterwards, but not in the arguments of `format`.
+            Some(_) => Type::Dyn,
         }
-        self.refuse(at, format!("expected type '{previous}' but found '{current}'"));
-        Type::Error
     }
 
     fn list(&mut self, elements: &[Element]) -> Type {
@@ -274,7 +277,7 @@ impl Checker<'_> {
         for element in elements {
             self.check(&element.value);
             let found = self.element_type(&element.value, element.optional);
-            of = Some(self.join(&element.value, of, found));
+            of = Some(self.join(of, found));
         }
         Type::list(of.unwrap_or_else(|| self.unifier.new_variable()))
     }
@@ -284,10 +287,10 @@ impl Checker<'_> {
         for entry in entries {
             self.check(&entry.key);
             let found = self.type_of(&entry.key);
-            keys = Some(self.join(&entry.key, keys, found));
+            keys = Some(self.join(keys, found));
             self.check(&entry.value);
             let found = self.element_type(&entry.value, entry.optional);
-            values = Some(self.join(&entry.value, values, found));
+            values = Some(self.join(values, found));
         }
         let key = keys.unwrap_or_else(|| self.unifier.new_variable());
         Type::map(key, values.unwrap_or_else(|| self.unifier.new_variable()))

@@ -95,6 +95,16 @@ fn list<'a, 'v>(arguments: &'a [Value<'v>], index: usize) -> Result<&'a crate::v
     }
 }
 
+/// Returns the name of the type of a value that is used as a key or index, where those of objects are Go's own.
+pub(crate) fn go_native(value: &Value<'_>) -> &'static str {
+    match value {
+        Value::List(crate::value::List::Json(_)) => "[]interface {}",
+        Value::Map(crate::value::Map::Json(_)) => "map[string]interface {}",
+        Value::Null => "<nil>",
+        other => go_type(other),
+    }
+}
+
 /// Returns the name of a value's type in the API server's implementation, which some messages contain.
 pub(crate) fn go_type(value: &Value<'_>) -> &'static str {
     match value {

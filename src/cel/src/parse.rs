@@ -63,11 +63,21 @@ fn refused(errors: &cel::ParseErrors) -> CompileError {
         CompileError {
             line: usize::try_from(error.pos.0).unwrap_or(0),
             column: usize::try_from(error.pos.1).unwrap_or(0),
-            message: error.msg.clone(),
+            message: message(&error.msg),
             more: Vec::new(),
         }
     });
     CompileError::joined(problems.collect()).unwrap_or_else(|| CompileError::without_position("not an expression"))
+}
+
+/// Returns a message in the API server's words where the parser has its own.
+fn message(message: &str) -> String {
+    let is_literal = message.starts_with("invalid string literal") || message.starts_with("invalid bytes literal");
+    match message {
+        _ if is_literal && message.contains("InvalidUnicode") => "invalid unicode code point".to_owned(),
+        _ if is_literal => "unable to unescape string".to_owned(),
+        other => other.to_owned(),
+    }
 }
 
 fn too_deep() -> CompileError {

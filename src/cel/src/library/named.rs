@@ -68,16 +68,18 @@ struct NameRule {
     message: &'static str,
     examples: &'static [&'static str],
     most: usize,
+    unit: &'static str,
     regex: LazyLock<Regex>,
 }
 
 macro_rules! rule {
-    ($pattern:expr, $message:expr, $examples:expr, $most:expr) => {
+    ($pattern:expr, $message:expr, $examples:expr, $most:expr, $unit:expr) => {
         NameRule {
             pattern: $pattern,
             message: $message,
             examples: $examples,
             most: $most,
+            unit: $unit,
             regex: LazyLock::new(|| anchored($pattern)),
         }
     };
@@ -87,31 +89,36 @@ static LABEL: NameRule = rule!(
     "[a-z0-9]([-a-z0-9]*[a-z0-9])?",
     "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with an alphanumeric character",
     &["my-name", "123-abc"],
-    63
+    63,
+    "characters"
 );
 static SUBDOMAIN: NameRule = rule!(
     r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*",
     "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character",
     &["example.com"],
-    253
+    253,
+    "characters"
 );
 static OLD_LABEL: NameRule = rule!(
     "[a-z]([-a-z0-9]*[a-z0-9])?",
     "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character, and end with an alphanumeric character",
     &["my-name", "abc-123"],
-    63
+    63,
+    "characters"
 );
 static KEY: NameRule = rule!(
     "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]",
     "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character",
     &["MyName", "my.name", "123-abc"],
-    63
+    63,
+    "bytes"
 );
 static LABEL_VALUE: NameRule = rule!(
     "(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?",
     "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character",
     &["MyValue", "my_value", "12345"],
-    63
+    63,
+    "bytes"
 );
 const UUID: &str = "(?i)^[0-9a-f]{8}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{12}$";
 const TIME: &str = "^([0-9]{2}):([0-9]{2}):([0-9]{2})(.[0-9]+)?(z|([+-][0-9]{2}:[0-9]{2}))$";
@@ -130,7 +137,7 @@ fn anchored(pattern: &str) -> Regex {
 impl NameRule {
     fn message(&self) -> String {
         let examples: Vec<_> = self.examples.iter().map(|example| format!("'{example}', ")).collect();
-        format!("{} (e.g. {}regex used for validation is '{}')", self.message, examples.join("or "), self.pattern)
+        format!("{} (e.g. {}regex used for validation is '{}')", self.message, examples.join(" or "), self.pattern)
     }
 
     fn is_match(&self, text: &str) -> bool {
@@ -138,7 +145,7 @@ impl NameRule {
     }
 
     fn too_long(&self, text: &str) -> Option<String> {
-        (text.len() > self.most).then(|| format!("must be no more than {} characters", self.most))
+        (text.len() > self.most).then(|| format!("must be no more than {} {}", self.most, self.unit))
     }
 
     /// Returns what is wrong with a text.

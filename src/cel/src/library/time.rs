@@ -85,7 +85,7 @@ fn whole<'v>(values: &[Value<'v>], unit: i64) -> Evaluated<'v> {
 }
 
 pub(super) fn duration<'v>(nanos: Option<i64>) -> Evaluated<'v> {
-    nanos.map_or_else(|| failed("duration overflow"), |nanos| Ok(Value::Duration(nanos)))
+    nanos.map_or_else(|| failed("integer overflow"), |nanos| Ok(Value::Duration(nanos)))
 }
 
 /// Returns a timestamp if it is between the years 1 and 9999.
@@ -105,7 +105,7 @@ pub(super) fn later<'v>(time: Timestamp, nanos: i64) -> Evaluated<'v> {
 pub(super) fn earlier<'v>(time: Timestamp, nanos: i64) -> Evaluated<'v> {
     match nanos.checked_neg() {
         Some(nanos) => later(time, nanos),
-        None => failed("duration overflow"),
+        None => failed("integer overflow"),
     }
 }
 

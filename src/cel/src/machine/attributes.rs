@@ -114,7 +114,7 @@ impl<'v> Machine<'v, '_> {
             QualifierKey::Node(node) => self.eval(node)?,
         };
         if !matches!(key, Value::String(_) | Value::Int(_) | Value::Uint(_) | Value::Bool(_) | Value::Double(_)) {
-            return failed(format!("invalid qualifier type: {}", library::go_type(&key)));
+            return failed(format!("invalid qualifier type: {}", library::go_native(&key)));
         }
         let found = match value {
             Value::Map(map) => map.find(&key),

@@ -24,20 +24,15 @@ pub(super) fn expand(converter: &mut Converter<'_>, offset: usize, call: Call) -
     let function = Arc::clone(&call.function);
     let kind = match (&*function, call.target.is_some(), call.arguments.len()) {
         ("has", false, 1) => expander.has(call),
-        ("all" | "exists" | "exists_one" | "existsOne", true, 2 | 3) => expander.quantifier(&function, call),
+        ("all" | "exists" | "exists_one", true, 2 | 3) | ("existsOne", true, 3) => expander.quantifier(&function, call),
         ("map", true, 2 | 3) => expander.map(call),
         ("filter", true, 2) => expander.filter(call),
         ("transformList" | "transformMap" | "transformMapEntry", true, 3 | 4) => expander.transform(&function, call),
         ("optMap" | "optFlatMap", true, 2) => expander.optional(&function, call),
         ("sortBy", true, 2) => expander.sort_by(call),
-        ("bind", true, 3) if call.target.as_ref().is_some_and(|target| is_named(target, "cel")) => expander.bind(call),
         _ => ExprKind::Call(call),
     };
     converter.new_expr(offset, kind)
-}
-
-fn is_named(expr: &Expr, is: &str) -> bool {
-    matches!(&expr.kind, ExprKind::Ident(name) if &**name == is)
 }
 
 fn identifier(expr: &Expr) -> Option<Arc<str>> {
@@ -266,17 +261,6 @@ impl Expander<'_, '_> {
         let condition = self.literal(Value::Bool(false));
         let step = self.ident(&name);
         fold(range, UNUSED.into(), None, &name, value, condition, step, within)
-    }
-
-    fn bind(&mut self, call: Call) -> ExprKind {
-        let (_, mut arguments) = parts(call);
-        let (Some(name), Some(value), Some(within)) = (arguments.next(), arguments.next(), arguments.next()) else {
-            return ExprKind::Literal(Value::Null);
-        };
-        match identifier(&name) {
-            Some(name) => self.bound(name, value, within),
-            None => self.refuse(&name, "cel.bind() variable names must be simple identifiers"),
-        }
     }
 
     fn optional(&mut self, function: &str, call: Call) -> ExprKind {

@@ -51,7 +51,7 @@ impl Planner<'_> {
     pub(super) fn node(&mut self, expr: &Expr) -> Result<Node, String> {
         match &expr.kind {
             ExprKind::Literal(value) => Ok(Node::Constant(value.clone())),
-            ExprKind::Ident(name) => Ok(self.name(expr, name)),
+            ExprKind::Ident(name) => self.name(expr, name),
             ExprKind::Select(select) => self.select(expr, select),
             ExprKind::Call(call) => self.call(expr, call),
             ExprKind::List(elements) => self.list(elements),
@@ -61,9 +61,13 @@ impl Planner<'_> {
         }
     }
 
-    fn name(&self, expr: &Expr, name: &str) -> Node {
+    fn name(&self, expr: &Expr, name: &str) -> Result<Node, String> {
         let base = match &self.checked.references[expr.id] {
-            Reference::TypeName(name) => return Node::Constant(Value::Type(Arc::clone(name))),
+            // The API server declares these types, but has no values for them.
+            Reference::TypeName(name) if name.starts_with("kubernetes.") => {
+                return Err(format!("reference to undefined type: {name}"));
+            }
+            Reference::TypeName(name) => return Ok(Node::Constant(Value::Type(Arc::clone(name)))),
             Reference::Variable(name) => Root::named(name).map(Base::Root),
             _ => {
                 let slot = self.scopes.iter().rev().find(|(known, _)| &**known == name).map(|(_, slot)| *slot);
@@ -71,15 +75,15 @@ impl Planner<'_> {
                 slot.map(|slot| Base::Local { slot, take })
             }
         };
-        match base {
+        Ok(match base {
             Some(base) => Node::Attribute(Attribute { base, qualifiers: Vec::new() }),
             None => Node::Constant(Value::Null),
-        }
+        })
     }
 
     fn select(&mut self, expr: &Expr, select: &Select) -> Result<Node, String> {
         if !matches!(self.checked.references[expr.id], Reference::Nothing) {
-            return Ok(self.name(expr, &select.field));
+            return self.name(expr, &select.field);
         }
         let operand = self.node(&select.operand)?;
         let key = QualifierKey::Field(Arc::clone(&select.field));
