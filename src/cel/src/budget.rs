@@ -81,7 +81,7 @@ impl Meter {
     /// # Errors
     /// If the limit of one expression is exceeded, or the deadline has passed.
     pub(crate) fn charge(&mut self, cost: u64) -> Result<(), EvalError> {
-        self.cost = self.cost.saturating_add(cost);
+        self.cost = self.cost.wrapping_add(cost);
         if self.cost > cost::PER_EXPRESSION {
             return Err(EvalError::CostLimit);
         }

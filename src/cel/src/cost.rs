@@ -133,11 +133,12 @@ pub(crate) fn call(cost: CallCost, arguments: &[Value<'_>], result: Option<&Valu
         CallCost::Sets(factor) => UNIT + size(0).saturating_mul(size(1)).saturating_mul(factor),
         CallCost::NewList => result.map_or(1, Value::cost_size) + UNIT + LIST,
         CallCost::Flatten => {
+            // A negative depth makes the cost smaller, as in the API server.
             let depth = match arguments.get(1) {
-                Some(Value::Int(depth)) => u64::try_from(*depth).unwrap_or(0),
+                Some(Value::Int(depth)) => *depth,
                 _ => 1,
             };
-            size(0).saturating_mul(depth).saturating_add(UNIT + LIST)
+            size(0).wrapping_mul(depth.cast_unsigned()).wrapping_add(UNIT + LIST)
         }
         CallCost::SelfCompare(index) => self_compare(arguments.get(index)),
     }

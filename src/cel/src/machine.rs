@@ -109,7 +109,11 @@ impl<'v, 'b> Machine<'v, 'b> {
     fn equality(&mut self, negated: bool, left: &'v Node, right: &'v Node) -> Evaluated<'v> {
         let (left, right) = (self.operand(left)?, self.operand(right)?);
         let size = |side: &Evaluated<'v>| side.as_ref().map_or(1, Value::cost_size);
-        self.meter.charge(size(&left).min(size(&right)).div_ceil(10))?;
+        let cost = match &left {
+            Ok(value) if !negated && value.is_of_kubernetes() => cost::UNIT,
+            _ => size(&left).min(size(&right)).div_ceil(10),
+        };
+        self.meter.charge(cost)?;
         let equal = left?.equals(&right?);
         match equal {
             None if negated => Ok(Value::Bool(true)),

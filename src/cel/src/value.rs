@@ -240,6 +240,14 @@ impl<'v> Value<'v> {
         }
     }
 
+    /// Whether its type is one of Kubernetes' libraries.
+    pub(crate) fn is_of_kubernetes(&self) -> bool {
+        matches!(
+            self,
+            Self::Quantity(_) | Self::Ip(_) | Self::Cidr(_) | Self::Url(_) | Self::Semver(_) | Self::Format(_)
+        )
+    }
+
     /// Whether `optional.ofNonZeroValue` has no value for it.
     pub(crate) fn is_zero(&self) -> bool {
         match self {

@@ -24,11 +24,17 @@ pub(crate) fn general(value: f64) -> String {
     }
     let text = exponent(value, None);
     let power: i32 = text.rsplit_once('e').and_then(|(_, power)| power.parse().ok()).unwrap_or(0);
-    if (-4..21).contains(&power) || value == 0.0 { format!("{value}") } else { text }
+    if (-4..6).contains(&power) || value == 0.0 { format!("{value}") } else { text }
 }
 
 /// Parses a number as Go's `strconv.ParseFloat` does.
 pub(crate) fn parse(text: &str) -> Option<f64> {
+    let separated = text.as_bytes().windows(3).filter(|part| part[1] == b'_').all(|part| {
+        part[0].is_ascii_hexdigit() && part[2].is_ascii_hexdigit()
+    });
+    if text.contains('_') && separated && !text.starts_with('_') && !text.ends_with('_') {
+        return parse(&text.replace('_', ""));
+    }
     let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
     let lower = unsigned.to_ascii_lowercase();
     if matches!(lower.as_str(), "inf" | "infinity") {

@@ -191,7 +191,7 @@ fn parse_host(host: &str) -> Result<String, String> {
         }
         return Ok(format!("[{decoded}{zone}]{}", &host[close + 1..]));
     }
-    if let Some(colon) = host.rfind(':') {
+    if let Some(colon) = host.find(':') {
         check_port(&host[colon..])?;
     }
     unescape(host, Part::Host).map(text)

@@ -12,7 +12,7 @@ use crate::{
 };
 
 /// Functions whose single overload checks its arguments itself.
-const UNGUARDED: [&str; 3] = ["contains", "endsWith", "startsWith"];
+const UNGUARDED: [&str; 4] = ["contains", "endsWith", "startsWith", "flatten"];
 
 impl<'v> Machine<'v, '_> {
     pub(super) fn call(&mut self, call: &'v Call) -> Evaluated<'v> {

@@ -13,6 +13,8 @@ use crate::{
 
 pub(super) struct Converter<'i> {
     info: &'i SourceInfo,
+    /// The number of code points before each byte, if the source is not ASCII.
+    code_points: Option<Vec<usize>>,
     count: usize,
     most_depth: usize,
     problems: Vec<CompileError>,
@@ -23,7 +25,17 @@ const NOTHING: ExprKind = ExprKind::Literal(Value::Null);
 
 impl<'i> Converter<'i> {
     pub(super) fn new(info: &'i SourceInfo, most_depth: usize) -> Self {
-        Self { info, count: 0, most_depth, problems: Vec::new() }
+        let source = &info.source;
+        let code_points = (!source.is_ascii()).then(|| {
+            let mut count = 0;
+            let before = |byte: &u8| {
+                let is_first = byte & 0xc0 != 0x80;
+                count += usize::from(is_first);
+                count - usize::from(is_first)
+            };
+            source.as_bytes().iter().map(before).collect()
+        });
+        Self { info, code_points, count: 0, most_depth, problems: Vec::new() }
     }
 
     pub(super) fn convert(mut self, tree: IdedExpr) -> Result<Parsed, CompileError> {
@@ -47,15 +59,34 @@ impl<'i> Converter<'i> {
         self.problems.push(CompileError { line, column, message: message.to_owned(), more: Vec::new() });
     }
 
-    fn offset(&self, id: u64) -> usize {
+    /// Returns the byte at which an expression is.
+    fn byte(&self, id: u64) -> usize {
         self.info.offset_for(id).map_or(0, |(start, _)| start as usize)
+    }
+
+    /// Returns the number of code points before a byte.
+    fn code_points(&self, byte: usize) -> usize {
+        match &self.code_points {
+            Some(before) => before.get(byte).copied().unwrap_or(before.len()),
+            None => byte,
+        }
+    }
+
+    /// Returns the byte of the sign of a negative number; the parser's position is that of its digits.
+    fn sign(&self, byte: usize) -> usize {
+        let before = self.info.source.get(..byte).unwrap_or_default().trim_end();
+        if before.ends_with('-') { before.len() - 1 } else { byte }
     }
 
     fn expr(&mut self, tree: IdedExpr, depth: usize) -> Result<Expr, CompileError> {
         if depth > self.most_depth {
             return Err(too_deep());
         }
-        let offset = self.offset(tree.id);
+        let mut byte = self.byte(tree.id);
+        if is_negative(&tree.expr) {
+            byte = self.sign(byte);
+        }
+        let offset = self.code_points(byte);
         let kind = match tree.expr {
             foreign::Expr::Literal(literal) => ExprKind::Literal(value(literal)),
             foreign::Expr::Ident(name) => ExprKind::Ident(name.trim_start_matches('.').into()),
@@ -111,6 +142,14 @@ fn is_counted(call: &foreign::CallExpr) -> bool {
     let is_logical = [operators::LOGICAL_AND, operators::LOGICAL_OR, operators::LOGICAL_NOT, operators::NEGATE]
         .contains(&call.func_name.as_str());
     call.target.is_some() || (!is_logical && !call.func_name.starts_with(|c: char| c.is_alphanumeric()))
+}
+
+fn is_negative(expr: &foreign::Expr) -> bool {
+    match expr {
+        foreign::Expr::Literal(foreign::LiteralValue::Int(value)) => *value.inner() < 0,
+        foreign::Expr::Literal(foreign::LiteralValue::Double(value)) => value.inner().is_sign_negative(),
+        _ => false,
+    }
 }
 
 fn value(literal: foreign::LiteralValue) -> Value<'static> {

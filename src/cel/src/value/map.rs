@@ -14,6 +14,8 @@ use super::{Text, Value};
 /// The key of a computed map.
 #[derive(Clone, Debug)]
 pub enum Key<'v> {
+    /// `null`.
+    Null,
     /// True or false.
     Bool(bool),
     /// 64 bits with a sign.
@@ -30,6 +32,7 @@ impl<'v> Key<'v> {
     /// Returns the key for a value; `None` for values that cannot be keys.
     pub fn new(value: &Value<'v>) -> Option<Self> {
         Some(match value {
+            Value::Null => Self::Null,
             Value::Bool(value) => Self::Bool(*value),
             Value::Int(value) => Self::Int(*value),
             Value::Uint(value) => Self::Uint(*value),
@@ -42,6 +45,7 @@ impl<'v> Key<'v> {
     /// Returns the key as a value.
     pub fn value(&self) -> Value<'v> {
         match self {
+            Self::Null => Value::Null,
             Self::Bool(value) => Value::Bool(*value),
             Self::Int(value) => Value::Int(*value),
             Self::Uint(value) => Value::Uint(*value),
@@ -52,11 +56,12 @@ impl<'v> Key<'v> {
 
     fn rank(&self) -> u8 {
         match self {
-            Self::Bool(_) => 0,
-            Self::Int(_) => 1,
-            Self::Uint(_) => 2,
-            Self::Double(_) => 3,
-            Self::String(_) => 4,
+            Self::Null => 0,
+            Self::Bool(_) => 1,
+            Self::Int(_) => 2,
+            Self::Uint(_) => 3,
+            Self::Double(_) => 4,
+            Self::String(_) => 5,
         }
     }
 }
@@ -92,6 +97,7 @@ impl Hash for Key<'_> {
     fn hash<H: Hasher>(&self, state: &mut H) {
         self.rank().hash(state);
         match self {
+            Self::Null => {}
             Self::Bool(value) => value.hash(state),
             Self::Int(value) => value.hash(state),
             Self::Uint(value) => value.hash(state),
