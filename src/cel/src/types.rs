@@ -137,8 +137,8 @@ impl Type {
         }
     }
 
-    /// Parses a type as the table of declarations has it.
-    pub(crate) fn parse(text: &str) -> Self {
+    /// Parses a type as the table of declarations has it: `list(<A>)`, `google.protobuf.Duration`.
+    pub fn parse(text: &str) -> Self {
         if let Some(name) = text.strip_prefix('<') {
             return Self::Param(name.trim_end_matches('>').into());
         }
