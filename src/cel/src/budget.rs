@@ -76,6 +76,15 @@ impl Meter {
         self.cost
     }
 
+    /// Adds the cost of several steps of one unit each, of which the first one over the limit is the last.
+    ///
+    /// # Errors
+    /// As [`Self::charge`].
+    pub(crate) fn charge_units(&mut self, units: u64) -> Result<(), EvalError> {
+        let left = (cost::PER_EXPRESSION + 1).saturating_sub(self.cost);
+        self.charge(units.min(left))
+    }
+
     /// Adds a cost.
     ///
     /// # Errors

@@ -77,10 +77,10 @@ impl<'v> Machine<'v, '_> {
         for index in 0..range.len() {
             self.set(&range, index, quantifier.slots);
             if is_decided {
-                self.meter.charge(per_element - cost::UNIT)?;
+                self.meter.charge_units(per_element - cost::UNIT)?;
                 break;
             }
-            self.meter.charge(per_element)?;
+            self.meter.charge_units(per_element)?;
             match self.eval(&quantifier.predicate) {
                 Ok(Value::Bool(value)) => is_decided = value == quantifier.exists,
                 Ok(_) => error = error.or_else(|| no_overload::<()>().err()),

@@ -256,7 +256,7 @@ fn member_set(list: &Value<'static>) -> Option<BTreeSet<Key<'static>>> {
                 set.extend(exact_int(value).map(Key::Int));
                 set.extend(exact_uint(value).map(Key::Uint));
             }
-            Key::Null => return None,
+            Key::Null | Key::Other(_) => return None,
             Key::Bool(_) | Key::String(_) => {}
         }
         set.insert(key);

@@ -34,6 +34,7 @@ impl<'v> Value<'v> {
             (Self::Url(one), Self::Url(other)) => one.to_string() == other.to_string(),
             (Self::Semver(one), Self::Semver(other)) => one.compare(other).is_eq(),
             (Self::Format(one), Self::Format(other)) => one == other,
+            (Self::Variables, Self::Variables) => true,
             (
                 Self::Quantity(_)
                 | Self::Ip(_)

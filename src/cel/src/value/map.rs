@@ -26,6 +26,8 @@ pub enum Key<'v> {
     Double(f64),
     /// Text.
     String(Text<'v>),
+    /// A value of another type, with its text, by which it is sorted.
+    Other(Box<(String, Value<'v>)>),
 }
 
 impl<'v> Key<'v> {
@@ -38,7 +40,8 @@ impl<'v> Key<'v> {
             Value::Uint(value) => Self::Uint(*value),
             Value::Double(value) => Self::Double(*value),
             Value::String(text) => Self::String(text.clone()),
-            _ => return None,
+            Value::Bytes(_) | Value::Variables => return None,
+            other => Self::Other(Box::new((other.to_string(), other.clone()))),
         })
     }
 
@@ -51,6 +54,7 @@ impl<'v> Key<'v> {
             Self::Uint(value) => Value::Uint(*value),
             Self::Double(value) => Value::Double(*value),
             Self::String(text) => Value::String(text.clone()),
+            Self::Other(other) => other.1.clone(),
         }
     }
 
@@ -62,6 +66,7 @@ impl<'v> Key<'v> {
             Self::Uint(_) => 3,
             Self::Double(_) => 4,
             Self::String(_) => 5,
+            Self::Other(_) => 6,
         }
     }
 }
@@ -74,6 +79,7 @@ impl Ord for Key<'_> {
             (Self::Uint(one), Self::Uint(other)) => one.cmp(other),
             (Self::Double(one), Self::Double(other)) => one.total_cmp(other),
             (Self::String(one), Self::String(other)) => (**one).cmp(&**other),
+            (Self::Other(one), Self::Other(other)) => one.0.cmp(&other.0),
             _ => self.rank().cmp(&other.rank()),
         }
     }
@@ -103,6 +109,7 @@ impl Hash for Key<'_> {
             Self::Uint(value) => value.hash(state),
             Self::Double(value) => value.to_bits().hash(state),
             Self::String(text) => text.hash(state),
+            Self::Other(other) => other.0.hash(state),
         }
     }
 }
@@ -142,6 +149,8 @@ impl<'v> Map<'v> {
     pub fn find(&self, key: &Value<'v>) -> Option<Value<'v>> {
         match self {
             Self::Json(_) => self.field(key.as_str()?),
+            // The API server compares these by identity.
+            Self::Shared(_) if matches!(key, Value::List(_) | Value::Map(_) | Value::Quantity(_) | Value::Url(_)) => None,
             Self::Shared(entries) => {
                 let key = Key::new(key)?;
                 entries.get(&key).or_else(|| other_keys(&key).into_iter().find_map(|key| entries.get(&key?))).cloned()

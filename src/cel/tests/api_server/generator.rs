@@ -8,7 +8,7 @@ use serde_json::{Map, Value as Json, json};
 
 const DECLARATIONS: &str = include_str!("../../src/declarations.txt");
 /// Fields of objects.
-const FIELDS: [&str; 12] = ["n", "f", "s", "b", "null", "list", "list2", "m", "t", "d", "q", "containers"];
+const FIELDS: [&str; 12] = ["n", "f", "s", "b", "none", "list", "list2", "m", "t", "d", "q", "containers"];
 
 struct Overload {
     name: &'static str,

@@ -38,7 +38,8 @@ fn random_expressions_have_the_outcomes_of_the_api_server() {
         for (question, expected) in questions.iter().zip(expected(&questions)) {
             let found = answer(question);
             evaluated += usize::from(found.value.is_some());
-            if !is_same(&expected, &found) && !is_known(&expected.error, &found.error) {
+            let is_fault = expected.error.as_ref().is_some_and(|error| error.starts_with("panic: "));
+            if !is_fault && !is_same(&expected, &found) && !is_known(&expected.error, &found.error) {
                 differences.push(difference(question, &expected, &found));
             }
         }
@@ -52,8 +53,10 @@ fn random_expressions_have_the_outcomes_of_the_api_server() {
 fn is_known(expected: &Option<String>, found: &Option<String>) -> bool {
     let (Some(expected), Some(found)) = (expected, found) else { return false };
     // The API server's own fault.
-    expected.starts_with("panic: ")
-        || expected.starts_with("internal error: ")
+    expected.starts_with("internal error: ")
+        || (found.contains("unable to parse IPv6 address") && expected.contains("ParseAddr("))
+        // It contains names of Go's types.
+        || (expected.starts_with("invalid qualifier type: ") && found.starts_with("invalid qualifier type: "))
         // Go shows the expression, too.
         || (found.contains("error parsing regexp: ") && expected.starts_with(found.as_str()))
 }
