@@ -93,14 +93,18 @@ impl Expr {
         match &self.kind {
             ExprKind::Literal(_) | ExprKind::Ident(_) | ExprKind::Struct(_) => {}
             ExprKind::Select(select) => select.operand.walk(visit),
-            ExprKind::Call(call) => call.target.iter().map(AsRef::as_ref).chain(&call.arguments).for_each(|e| e.walk(visit)),
+            ExprKind::Call(call) => {
+                call.target.iter().map(AsRef::as_ref).chain(&call.arguments).for_each(|e| e.walk(visit));
+            }
             ExprKind::List(elements) => elements.iter().for_each(|element| element.value.walk(visit)),
             ExprKind::Map(entries) => entries.iter().for_each(|entry| {
                 entry.key.walk(visit);
                 entry.value.walk(visit);
             }),
             ExprKind::Fold(fold) => {
-                [&fold.range, &fold.init, &fold.condition, &fold.step, &fold.result].into_iter().for_each(|e| e.walk(visit));
+                for part in [&fold.range, &fold.init, &fold.condition, &fold.step, &fold.result] {
+                    part.walk(visit);
+                }
             }
         }
     }

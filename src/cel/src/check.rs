@@ -55,10 +55,10 @@ pub(crate) fn check(environment: &Environment, source: &str, parsed: &Parsed) ->
         return Err(problem);
     }
     let types = types.iter().map(|found| unifier.substitute(found, true)).collect();
-    let checked = Checked { types, references };
-    match CompileError::joined(validators::validate(source, &parsed.expr, &checked)) {
+    let result = Checked { types, references };
+    match CompileError::joined(validators::validate(source, &parsed.expr, &result)) {
         Some(problem) => Err(problem),
-        None => Ok(checked),
+        None => Ok(result),
     }
 }
 
@@ -229,7 +229,9 @@ impl Checker<'_> {
             self.references[expr.id] = Reference::Function { function, overloads };
             return result;
         }
-        types.iter_mut().for_each(|found| *found = self.unifier.substitute(found, true));
+        for found in &mut types {
+            *found = self.unifier.substitute(found, true);
+        }
         let signature = signature(&types, target.is_some());
         self.refuse(expr, format!("found no matching overload for '{}' applied to '{signature}'", function.name));
         Type::Error
@@ -329,8 +331,9 @@ impl Checker<'_> {
                 (Type::Dyn, Type::Dyn)
             }
             _ => {
-                let message =
-                    format!("expression of type '{range}' cannot be range of a comprehension (must be list, map, or dynamic)");
+                let message = format!(
+                    "expression of type '{range}' cannot be range of a comprehension (must be list, map, or dynamic)"
+                );
                 self.refuse(&fold.range, message);
                 (Type::Error, Type::Error)
             }

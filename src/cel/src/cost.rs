@@ -88,8 +88,16 @@ fn language_rule(overload: &str) -> CallCost {
         "starts_with_string" | "ends_with_string" | "string_to_bytes" | "bytes_to_string" | "strings_quote"
         | "string_format" => CallCost::Traversal(1),
         "in_list" => CallCost::Membership,
-        "less_string" | "greater_string" | "less_equals_string" | "greater_equals_string" | "less_bytes"
-        | "greater_bytes" | "less_equals_bytes" | "greater_equals_bytes" | "equals" | "not_equals" => CallCost::Smaller,
+        "less_string"
+        | "greater_string"
+        | "less_equals_string"
+        | "greater_equals_string"
+        | "less_bytes"
+        | "greater_bytes"
+        | "less_equals_bytes"
+        | "greater_equals_bytes"
+        | "equals"
+        | "not_equals" => CallCost::Smaller,
         "add_string" | "add_bytes" => CallCost::Both,
         "matches_string" => CallCost::Pattern,
         "contains_string" => CallCost::Search,
@@ -117,9 +125,7 @@ pub(crate) fn call(cost: CallCost, arguments: &[Value<'_>], result: Option<&Valu
         CallCost::Result => tenth(result.map_or(1, Value::cost_size).saturating_mul(2)),
         CallCost::Pattern => tenth(size(0) + 1).saturating_mul(quarter(size(1))),
         CallCost::Validation => match arguments.first() {
-            Some(Value::Format(format)) => {
-                tenth(size(1) + 1).saturating_mul(quarter(named::pattern_size(*format)))
-            }
+            Some(Value::Format(format)) => tenth(size(1) + 1).saturating_mul(quarter(named::pattern_size(*format))),
             _ => UNIT,
         },
         CallCost::Contains { network, parsed } => {

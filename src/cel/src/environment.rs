@@ -260,8 +260,17 @@ pub(crate) fn named_type(name: &str) -> Option<Type> {
         "map" => Type::map(param("A"), param("B")),
         "type" => Type::Type(None),
         "optional_type" => Type::optional(param("V")),
-        "bool" | "bytes" | "double" | "int" | "null_type" | "string" | "uint" | "google.protobuf.Duration"
-        | "google.protobuf.Timestamp" | "net.IP" | "net.CIDR" => Type::parse(name),
+        "bool"
+        | "bytes"
+        | "double"
+        | "int"
+        | "null_type"
+        | "string"
+        | "uint"
+        | "google.protobuf.Duration"
+        | "google.protobuf.Timestamp"
+        | "net.IP"
+        | "net.CIDR" => Type::parse(name),
         VARIABLES => Type::Struct(name.into()),
         _ if FIELDS.iter().any(|(known, _)| *known == name) => Type::Struct(name.into()),
         _ => return None,

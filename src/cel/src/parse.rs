@@ -10,8 +10,8 @@ use std::thread;
 
 use cel::Env;
 
-pub(crate) use self::macros::ACCUMULATOR;
 use self::convert::Converter;
+pub(crate) use self::macros::ACCUMULATOR;
 use crate::{ast::Expr, error::CompileError};
 
 /// The length of the longest expression, in code points.

@@ -26,19 +26,28 @@ pub(crate) enum Node {
     Attribute(Attribute),
     /// `has()`.
     Test(Attribute),
-    And(Vec<Node>),
-    Or(Vec<Node>),
+    And(Vec<Self>),
+    Or(Vec<Self>),
     /// `==` and `!=`.
-    Equality { negated: bool, sides: Box<(Node, Node)> },
+    Equality {
+        negated: bool,
+        sides: Box<(Self, Self)>,
+    },
     Call(Box<Call>),
     /// `in` with a constant list.
-    Member { element: Box<Node>, set: BTreeSet<Key<'static>> },
+    Member {
+        element: Box<Self>,
+        set: BTreeSet<Key<'static>>,
+    },
     /// Elements, and whether each is optional.
-    List(Vec<(Node, bool)>),
+    List(Vec<(Self, bool)>),
     /// Keys, values, and whether each is optional.
-    Map(Vec<(Node, Node, bool)>),
+    Map(Vec<(Self, Self, bool)>),
     /// `or` and `orValue`.
-    OrElse { unwrap: bool, sides: Box<(Node, Node)> },
+    OrElse {
+        unwrap: bool,
+        sides: Box<(Self, Self)>,
+    },
     Quantifier(Box<Quantifier>),
     Collect(Box<Collect>),
     Fold(Box<Fold>),
@@ -55,7 +64,10 @@ pub(crate) struct Attribute {
 pub(crate) enum Base {
     Root(Root),
     /// A variable of a comprehension; `take` if nothing reads it afterwards.
-    Local { slot: Slot, take: bool },
+    Local {
+        slot: Slot,
+        take: bool,
+    },
     Node(Arc<Node>),
     /// A condition and its two branches, which have the qualifiers.
     Conditional(Arc<(Node, Attribute, Attribute)>),
@@ -93,7 +105,10 @@ pub(crate) struct Call {
 
 impl std::fmt::Debug for Call {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Call").field("function", &self.function.name).field("arguments", &self.arguments).finish()
+        f.debug_struct("Call")
+            .field("function", &self.function.name)
+            .field("arguments", &self.arguments)
+            .finish_non_exhaustive()
     }
 }
 

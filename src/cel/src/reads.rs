@@ -55,9 +55,8 @@ impl Reads {
 
     /// Whether a change of the value at a path, or of its existence, can change the result.
     pub fn covers(&self, root: Root, path: &[Step]) -> bool {
-        let matches = |read: &ReadPath| {
-            read.root == root && read.steps.iter().zip(path).all(|(one, other)| is_same(one, other))
-        };
+        let matches =
+            |read: &ReadPath| read.root == root && read.steps.iter().zip(path).all(|(one, other)| is_same(one, other));
         self.whole.iter().any(matches)
             || self.seen.iter().chain(&self.whole).any(|read| read.steps.len() >= path.len() && matches(read))
     }

@@ -165,7 +165,7 @@ impl From<&str> for Value<'_> {
     }
 }
 
-impl<'v> From<Vec<Self>> for Value<'v> {
+impl From<Vec<Self>> for Value<'_> {
     fn from(elements: Vec<Self>) -> Self {
         Self::List(List::Shared(Arc::new(elements)))
     }

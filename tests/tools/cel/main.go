@@ -121,6 +121,10 @@ func run(arguments []string) error {
 			return err
 		}
 		out.Write(append(text, '\n'))
+		// A question that ends the process must not take answers with it.
+		if err := out.Flush(); err != nil {
+			return err
+		}
 	}
 }
 

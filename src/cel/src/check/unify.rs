@@ -64,9 +64,8 @@ impl Unifier {
     /// Whether values of these types can be the arguments for these parameters; binds type variables if so.
     pub(super) fn are_assignable(&mut self, types: &[Type], parameters: &[Type]) -> bool {
         types.len() == parameters.len()
-            && self.attempt(|unifier| {
-                types.iter().zip(parameters).all(|(one, parameter)| unifier.assign(one, parameter))
-            })
+            && self
+                .attempt(|unifier| types.iter().zip(parameters).all(|(one, parameter)| unifier.assign(one, parameter)))
     }
 
     fn attempt(&mut self, run: impl FnOnce(&mut Self) -> bool) -> bool {
@@ -169,9 +168,7 @@ fn is_less_specific(one: &Type, other: &Type) -> bool {
         (Type::List(one), Type::List(other)) | (Type::Optional(one), Type::Optional(other)) => {
             is_less_specific(one, other)
         }
-        (Type::Map(one), Type::Map(other)) => {
-            is_less_specific(&one.0, &other.0) && is_less_specific(&one.1, &other.1)
-        }
+        (Type::Map(one), Type::Map(other)) => is_less_specific(&one.0, &other.0) && is_less_specific(&one.1, &other.1),
         (Type::Type(_), Type::Type(_)) => true,
         _ => one == other,
     }

@@ -74,7 +74,9 @@ impl<'c> Validator<'c> {
                         break;
                     }
                 }
-                elements.iter().for_each(|element| self.aggregates(&element.value));
+                for element in elements {
+                    self.aggregates(&element.value);
+                }
             }
             ExprKind::Map(entries) => {
                 let (mut keys, mut values) = (None, None);
@@ -92,9 +94,9 @@ impl<'c> Validator<'c> {
             }
             ExprKind::Select(select) => self.aggregates(&select.operand),
             ExprKind::Fold(fold) => {
-                [&fold.range, &fold.init, &fold.condition, &fold.step, &fold.result]
-                    .into_iter()
-                    .for_each(|inner| self.aggregates(inner));
+                for part in [&fold.range, &fold.init, &fold.condition, &fold.step, &fold.result] {
+                    self.aggregates(part);
+                }
             }
             ExprKind::Literal(_) | ExprKind::Ident(_) | ExprKind::Struct(_) => {}
         }

@@ -78,7 +78,8 @@ impl Cidr {
     fn parse(given: &str) -> Result<Self, String> {
         let fault = |message: &str| format!("{MESSAGE}netip.ParsePrefix({}): {message}", go_quoted(given));
         let (address, bits) = given.rsplit_once('/').ok_or_else(|| fault("no '/'"))?;
-        let parsed = ip::go_address(address).map_err(|message| fault(&format!("ParseAddr({}): {message}", go_quoted(address))))?;
+        let parsed = ip::go_address(address)
+            .map_err(|message| fault(&format!("ParseAddr({}): {message}", go_quoted(address))))?;
         let (parsed, has_zone) = parsed;
         if has_zone {
             return Err(fault("IPv6 zones cannot be present in a prefix"));

@@ -94,7 +94,9 @@ fn to_int<'v>(value: &Value<'v>) -> Evaluated<'v> {
         }
         Value::Duration(nanos) => Ok(Value::Int(*nanos)),
         Value::Timestamp(time) => Ok(Value::Int(time.seconds)),
-        Value::Uint(value) => i64::try_from(*value).map_or_else(|_| failed("integer overflow"), |int| Ok(Value::Int(int))),
+        Value::Uint(value) => {
+            i64::try_from(*value).map_or_else(|_| failed("integer overflow"), |int| Ok(Value::Int(int)))
+        }
         Value::String(text) => match text.parse() {
             Ok(int) => Ok(Value::Int(int)),
             Err(_) => impossible(value, "int"),

@@ -29,9 +29,11 @@ pub(crate) fn general(value: f64) -> String {
 
 /// Parses a number as Go's `strconv.ParseFloat` does.
 pub(crate) fn parse(text: &str) -> Option<f64> {
-    let separated = text.as_bytes().windows(3).filter(|part| part[1] == b'_').all(|part| {
-        part[0].is_ascii_hexdigit() && part[2].is_ascii_hexdigit()
-    });
+    let separated = text
+        .as_bytes()
+        .windows(3)
+        .filter(|part| part[1] == b'_')
+        .all(|part| part[0].is_ascii_hexdigit() && part[2].is_ascii_hexdigit());
     if text.contains('_') && separated && !text.starts_with('_') && !text.ends_with('_') {
         return parse(&text.replace('_', ""));
     }
@@ -43,8 +45,8 @@ pub(crate) fn parse(text: &str) -> Option<f64> {
     if lower == "nan" {
         return (unsigned.len() == text.len()).then_some(f64::NAN);
     }
-    if lower.starts_with("0x") {
-        return hexadecimal(&lower[2..]).map(|value| if text.starts_with('-') { -value } else { value });
+    if let Some(digits) = lower.strip_prefix("0x") {
+        return hexadecimal(digits).map(|value| if text.starts_with('-') { -value } else { value });
     }
     let is_decimal = unsigned.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'.' | b'e' | b'E' | b'+' | b'-'));
     let value: f64 = is_decimal.then(|| text.parse().ok())??;

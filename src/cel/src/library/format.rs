@@ -1,6 +1,10 @@
 //! `format`: texts with verbs, as in the version of the API server's library.
 
-use super::{Evaluated, Table, convert, floats, list, strings::{self, go_quoted}, text};
+use super::{
+    Evaluated, Table, convert, floats, list,
+    strings::{self, go_quoted},
+    text,
+};
 use crate::{
     ast::{Expr, ExprKind},
     error::{EvalError, failed},
@@ -271,7 +275,9 @@ fn shown(value: &Value<'_>) -> Result<String, EvalError> {
         Value::Null => Ok("null".to_owned()),
         Value::Bytes(bytes) => match str::from_utf8(bytes) {
             Ok(text) => Ok(text.to_owned()),
-            Err(_) => failed("could not convert argument \"invalid UTF-8 in bytes, cannot convert to string\" to string"),
+            Err(_) => {
+                failed("could not convert argument \"invalid UTF-8 in bytes, cannot convert to string\" to string")
+            }
         },
         Value::Bool(_)
         | Value::Int(_)

@@ -73,9 +73,9 @@ pub(super) fn parse(given: &str) -> Result<IpAddr, String> {
             Err(format!("IPv4-mapped IPv6 address {quoted} is not allowed"))
         }
         Ok((address, _)) => Ok(address),
-        Err(message) => {
-            Err(format!("IP Address {quoted} parse error during conversion from string: ParseAddr({quoted}): {message}"))
-        }
+        Err(message) => Err(format!(
+            "IP Address {quoted} parse error during conversion from string: ParseAddr({quoted}): {message}"
+        )),
     }
 }
 

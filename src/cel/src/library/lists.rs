@@ -103,8 +103,8 @@ fn distinct<'v>(values: &[Value<'v>]) -> Evaluated<'v> {
 
 fn last<'v>(values: &[Value<'v>]) -> Evaluated<'v> {
     let list = list(values, 0)?;
-    let last = list.len().checked_sub(1).and_then(|index| list.get(index));
-    Ok(Value::Optional(last.map(Into::into)))
+    let element = list.len().checked_sub(1).and_then(|index| list.get(index));
+    Ok(Value::Optional(element.map(Into::into)))
 }
 
 fn position<'v>(values: &[Value<'v>], from_end: bool) -> Evaluated<'v> {

@@ -8,8 +8,7 @@ use crate::{
     value::{Key, Map, Value},
 };
 
-pub(super) const TABLE: Table =
-    &[("@mapInsert_map_key_value", insert_entry), ("@mapInsert_map_map", insert_map)];
+pub(super) const TABLE: Table = &[("@mapInsert_map_key_value", insert_entry), ("@mapInsert_map_map", insert_map)];
 
 /// Builds a map; of entries with the same key, the last one counts.
 ///

@@ -5,10 +5,7 @@ use std::sync::LazyLock;
 use ::regex::Regex;
 
 use super::{Evaluated, Table, argument, strings::texts, text, url};
-use crate::{
-    error::no_overload,
-    value::Value,
-};
+use crate::{error::no_overload, value::Value};
 
 pub(super) const TABLE: Table = &[
     ("format-named", |values| {

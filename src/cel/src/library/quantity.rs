@@ -116,7 +116,10 @@ impl Quantity {
             return by_sign;
         }
         // The power of ten above the first digit decides unless it is the same.
-        let magnitude = |one: &Self| one.digits.magnitude().to_string().len() as i64 + i64::from(one.exponent);
+        let magnitude = |one: &Self| {
+            let length = i64::try_from(one.digits.magnitude().to_string().len()).unwrap_or(i64::MAX);
+            length.saturating_add(i64::from(one.exponent))
+        };
         let by_size = match magnitude(self).cmp(&magnitude(other)) {
             Ordering::Equal => {
                 let shift = |one: &Self, least: i32| {

@@ -3,10 +3,7 @@
 use std::{num::IntErrorKind, sync::Arc};
 
 use super::{Evaluated, Table, int, list, text};
-use crate::{
-    error::failed,
-    value::Value,
-};
+use crate::{error::failed, value::Value};
 
 pub(super) const TABLE: Table = &[
     ("contains_string", |values| Ok(text(values, 0)?.contains(text(values, 1)?).into())),
@@ -19,9 +16,9 @@ pub(super) const TABLE: Table = &[
     ("string_last_index_of_string_int", |values| last_index_from(text(values, 0)?, text(values, 1)?, int(values, 2)?)),
     ("string_lower_ascii", |values| Ok(text(values, 0)?.to_ascii_lowercase().into())),
     ("string_upper_ascii", |values| Ok(text(values, 0)?.to_ascii_uppercase().into())),
-    ("string_replace_string_string", |values| replace(text(values, 0)?, text(values, 1)?, text(values, 2)?, -1)),
+    ("string_replace_string_string", |values| Ok(replace(text(values, 0)?, text(values, 1)?, text(values, 2)?, -1))),
     ("string_replace_string_string_int", |values| {
-        replace(text(values, 0)?, text(values, 1)?, text(values, 2)?, int(values, 3)?)
+        Ok(replace(text(values, 0)?, text(values, 1)?, text(values, 2)?, int(values, 3)?))
     }),
     ("string_split_string", |values| Ok(split(text(values, 0)?, text(values, 1)?, -1))),
     ("string_split_string_int", |values| Ok(split(text(values, 0)?, text(values, 1)?, int(values, 2)?))),
@@ -99,9 +96,9 @@ fn last_index_from<'v>(text: &str, part: &str, from: i64) -> Evaluated<'v> {
     })
 }
 
-fn replace<'v>(text: &str, old: &str, new: &str, most: i64) -> Evaluated<'v> {
+fn replace<'v>(text: &str, old: &str, new: &str, most: i64) -> Value<'v> {
     let most = usize::try_from(most).unwrap_or(usize::MAX);
-    Ok(text.replacen(old, new, most).into())
+    text.replacen(old, new, most).into()
 }
 
 fn split<'v>(text: &str, separator: &str, most: i64) -> Value<'v> {
@@ -190,8 +187,8 @@ pub(super) fn go_quoted(text: &str) -> String {
             '\r' => quoted.push_str("\\r"),
             '\t' => quoted.push_str("\\t"),
             '\u{b}' => quoted.push_str("\\v"),
-            c if (c as u32) < 0x20 || c as u32 == 0x7f => quoted.push_str(&format!("\\x{:02x}", c as u32)),
-            c if c.is_control() => quoted.push_str(&format!("\\u{:04x}", c as u32)),
+            c if (c as u32) < 0x20 || c as u32 == 0x7f => quoted.extend(format!("\\x{:02x}", c as u32).chars()),
+            c if c.is_control() => quoted.extend(format!("\\u{:04x}", c as u32).chars()),
             c => quoted.push(c),
         }
     }

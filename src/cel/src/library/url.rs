@@ -252,7 +252,7 @@ fn escape_path(path: &[u8]) -> String {
         if byte.is_ascii_alphanumeric() || b"-_.~$&+,/:;=@".contains(byte) {
             escaped.push(char::from(*byte));
         } else {
-            escaped.push_str(&format!("%{byte:02X}"));
+            escaped.extend(format!("%{byte:02X}").chars());
         }
         escaped
     })

@@ -98,7 +98,12 @@ impl<'v> Machine<'v, '_> {
     }
 
     /// Returns a field or element; `None` if it is missing and that is no error.
-    fn find(&mut self, value: &Value<'v>, qualifier: &'v Qualifier, may_miss: bool) -> Result<Option<Value<'v>>, EvalError> {
+    fn find(
+        &mut self,
+        value: &Value<'v>,
+        qualifier: &'v Qualifier,
+        may_miss: bool,
+    ) -> Result<Option<Value<'v>>, EvalError> {
         let key = match &qualifier.key {
             QualifierKey::Field(name) => {
                 if let Value::Map(map) = value {

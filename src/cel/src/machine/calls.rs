@@ -78,10 +78,9 @@ fn accepts(parameter: &Type, value: &Value<'_>) -> bool {
     match (parameter, value) {
         (Type::Dyn | Type::Param(_), _) => true,
         (Type::List(element), Value::List(list)) => list.get(0).is_none_or(|first| accepts(element, &first)),
-        (Type::Map(entry), Value::Map(map)) => map
-            .entries()
-            .first()
-            .is_none_or(|(key, value)| accepts(&entry.0, key) && accepts(&entry.1, value)),
+        (Type::Map(entry), Value::Map(map)) => {
+            map.entries().first().is_none_or(|(key, value)| accepts(&entry.0, key) && accepts(&entry.1, value))
+        }
         _ => parameter.runtime_name() == value.type_name(),
     }
 }

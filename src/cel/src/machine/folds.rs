@@ -22,9 +22,7 @@ impl<'v> Range<'v> {
             Value::List(list) => Ok(Self::List(list)),
             Value::Map(map) if pairs => Ok(Self::Entries(entries(&map))),
             Value::Map(map) => Ok(Self::Keys(map.keys())),
-            other if pairs => {
-                failed(format!("unsupported comprehension range type: {}", library::go_type(&other)))
-            }
+            other if pairs => failed(format!("unsupported comprehension range type: {}", library::go_type(&other))),
             other => failed(format!("got '{}', expected iterable type", library::go_type(&other))),
         }
     }

@@ -187,7 +187,14 @@ impl Expander<'_, '_> {
     }
 
     /// Builds a comprehension whose step is only done where a filter holds.
-    fn collect(&mut self, range: Expr, names: (Arc<str>, Option<Arc<str>>), init: Expr, filter: Option<Expr>, step: Expr) -> ExprKind {
+    fn collect(
+        &mut self,
+        range: Expr,
+        names: (Arc<str>, Option<Arc<str>>),
+        init: Expr,
+        filter: Option<Expr>,
+        step: Expr,
+    ) -> ExprKind {
         let condition = self.literal(Value::Bool(true));
         let step = match filter {
             Some(filter) => {
@@ -256,11 +263,11 @@ impl Expander<'_, '_> {
     }
 
     /// Returns a comprehension that evaluates an expression with a bound value.
-    fn bound(&mut self, name: Arc<str>, value: Expr, within: Expr) -> ExprKind {
+    fn bound(&mut self, name: &str, value: Expr, within: Expr) -> ExprKind {
         let range = self.list(Vec::new());
         let condition = self.literal(Value::Bool(false));
-        let step = self.ident(&name);
-        fold(range, UNUSED.into(), None, &name, value, condition, step, within)
+        let step = self.ident(name);
+        fold(range, UNUSED.into(), None, name, value, condition, step, within)
     }
 
     fn optional(&mut self, function: &str, call: Call) -> ExprKind {
@@ -274,7 +281,7 @@ impl Expander<'_, '_> {
         let again = self.copy(&target);
         let has_value = self.member("hasValue", target, Vec::new());
         let value = self.member("value", again, Vec::new());
-        let bound = self.bound(variable, value, within);
+        let bound = self.bound(&variable, value, within);
         let mut result = self.expr(bound);
         if function == "optMap" {
             result = self.call("optional.of", vec![result]);
@@ -295,7 +302,7 @@ impl Expander<'_, '_> {
         let keys = self.expr(keys);
         let input = self.ident(SORTED);
         let sorted = self.member("@sortByAssociatedKeys", input, vec![keys]);
-        self.bound(SORTED.into(), target, sorted)
+        self.bound(SORTED, target, sorted)
     }
 
     /// Returns a copy with new ids.
@@ -323,7 +330,9 @@ impl Expander<'_, '_> {
             }
             ExprKind::Fold(fold) => {
                 let Fold { range, init, condition, step, result, .. } = &mut **fold;
-                [range, init, condition, step, result].into_iter().for_each(|part| self.renumber(part));
+                for part in [range, init, condition, step, result] {
+                    self.renumber(part);
+                }
             }
         }
     }

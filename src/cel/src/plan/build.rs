@@ -95,10 +95,8 @@ impl Planner<'_> {
         let planned: Result<Vec<_>, String> =
             elements.iter().map(|element| Ok((self.node(&element.value)?, element.optional))).collect();
         let planned = planned?;
-        let constants: Option<Vec<_>> = planned
-            .iter()
-            .map(|(node, optional)| constant(node).filter(|_| !optional).cloned())
-            .collect();
+        let constants: Option<Vec<_>> =
+            planned.iter().map(|(node, optional)| constant(node).filter(|_| !optional).cloned()).collect();
         Ok(constants.map_or(Node::List(planned), |values| Node::Constant(Value::from(values))))
     }
 
@@ -110,10 +108,14 @@ impl Planner<'_> {
         let planned = planned?;
         let constants: Option<Vec<_>> = planned
             .iter()
-            .map(|(key, value, optional)| Some((constant(key)?.clone(), constant(value).filter(|_| !optional)?.clone())))
+            .map(|(key, value, optional)| {
+                Some((constant(key)?.clone(), constant(value).filter(|_| !optional)?.clone()))
+            })
             .collect();
         match constants {
-            Some(entries) => library::maps::from_entries(entries).map(Node::Constant).map_err(|error| error.to_string()),
+            Some(entries) => {
+                library::maps::from_entries(entries).map(Node::Constant).map_err(|error| error.to_string())
+            }
             None => Ok(Node::Map(planned)),
         }
     }

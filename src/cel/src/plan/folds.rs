@@ -81,9 +81,11 @@ fn predicate(fold: &ast::Fold) -> Option<(&Expr, bool)> {
     if &*fold.accumulator != ACCUMULATOR {
         return None;
     }
-    [("_&&_", false), ("_||_", true)].into_iter().find_map(|(operator, exists)| match arguments(&fold.step, operator)? {
-        [accumulator, predicate] if is_accumulator(accumulator) => Some((predicate, exists)),
-        _ => None,
+    [("_&&_", false), ("_||_", true)].into_iter().find_map(|(operator, exists)| {
+        match arguments(&fold.step, operator)? {
+            [accumulator, predicate] if is_accumulator(accumulator) => Some((predicate, exists)),
+            _ => None,
+        }
     })
 }
 

@@ -174,13 +174,11 @@ impl Walker<'_> {
     fn index(&mut self, arguments: &[Expr]) -> Abstract {
         let [operand, index] = arguments else { return Abstract::default() };
         let operand = self.walk(operand);
-        match &index.kind {
-            ExprKind::Literal(Value::String(name)) => self.field(&operand, &(&**name).into()),
-            _ => {
-                self.read(index);
-                self.any(&operand)
-            }
+        if let ExprKind::Literal(Value::String(name)) = &index.kind {
+            return self.field(&operand, &(&**name).into());
         }
+        self.read(index);
+        self.any(&operand)
     }
 
     fn call(&mut self, expr: &Expr, call: &Call) -> Abstract {
@@ -232,7 +230,9 @@ impl Walker<'_> {
                 self.any(&value)
             }
             (_, arguments) => {
-                arguments.iter().for_each(|argument| self.read(argument));
+                for argument in arguments {
+                    self.read(argument);
+                }
                 Abstract::default()
             }
         }

@@ -5,7 +5,7 @@ use std::cmp::Ordering;
 use super::{List, Map, Value};
 use crate::error::{EvalError, failed, no_overload};
 
-impl<'v> Value<'v> {
+impl Value<'_> {
     /// Whether two values are equal; `None` if they cannot be compared.
     pub fn equals(&self, other: &Self) -> Option<bool> {
         Some(match (self, other) {
@@ -17,9 +17,7 @@ impl<'v> Value<'v> {
             (Self::Bool(one), Self::Bool(other)) => one == other,
             (Self::Bytes(one), Self::Bytes(other)) => one == other,
             (Self::Duration(one), Self::Duration(other)) => one == other,
-            (Self::Timestamp(one), Self::Timestamp(other)) => {
-                (one.seconds, one.nanos) == (other.seconds, other.nanos)
-            }
+            (Self::Timestamp(one), Self::Timestamp(other)) => (one.seconds, one.nanos) == (other.seconds, other.nanos),
             (Self::List(one), Self::List(other)) => lists(one, other),
             (Self::Map(one), Self::Map(other)) => maps(one, other),
             (Self::Type(one), Self::Type(other)) => one == other,

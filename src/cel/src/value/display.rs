@@ -22,8 +22,7 @@ impl fmt::Display for Value<'_> {
                 write!(f, "[{}]", parts.join(", "))
             }
             Self::Map(map) => {
-                let mut parts: Vec<_> =
-                    map.entries().iter().map(|(key, value)| format!("{key}: {value}")).collect();
+                let mut parts: Vec<_> = map.entries().iter().map(|(key, value)| format!("{key}: {value}")).collect();
                 parts.sort();
                 write!(f, "{{{}}}", parts.join(", "))
             }

@@ -150,7 +150,9 @@ impl<'v> Map<'v> {
         match self {
             Self::Json(_) => self.field(key.as_str()?),
             // The API server compares these by identity.
-            Self::Shared(_) if matches!(key, Value::List(_) | Value::Map(_) | Value::Quantity(_) | Value::Url(_)) => None,
+            Self::Shared(_) if matches!(key, Value::List(_) | Value::Map(_) | Value::Quantity(_) | Value::Url(_)) => {
+                None
+            }
             Self::Shared(entries) => {
                 let key = Key::new(key)?;
                 entries.get(&key).or_else(|| other_keys(&key).into_iter().find_map(|key| entries.get(&key?))).cloned()
@@ -188,7 +190,12 @@ fn other_keys<'v>(key: &Key<'v>) -> [Option<Key<'v>>; 2] {
 }
 
 /// Returns the integer that a floating point number is equal to.
-#[expect(clippy::cast_possible_truncation, clippy::cast_precision_loss, reason = "compared afterwards")]
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_precision_loss,
+    clippy::float_cmp,
+    reason = "compared afterwards, exactly"
+)]
 pub(crate) fn exact_int(value: f64) -> Option<i64> {
     let in_range = value > -9_223_372_036_854_775_808.0 && value < 9_223_372_036_854_775_808.0;
     let int = value as i64;
@@ -200,7 +207,8 @@ pub(crate) fn exact_int(value: f64) -> Option<i64> {
     clippy::cast_possible_truncation,
     clippy::cast_precision_loss,
     clippy::cast_sign_loss,
-    reason = "compared afterwards"
+    clippy::float_cmp,
+    reason = "compared afterwards, exactly"
 )]
 pub(crate) fn exact_uint(value: f64) -> Option<u64> {
     let in_range = (0.0..18_446_744_073_709_551_616.0).contains(&value);

@@ -44,10 +44,13 @@ fn assert_unread_parts_do_not_matter(expression: &str, bindings: &serde_json::Ma
         if program.reads().covers(Root::Object, path) {
             return;
         }
-        let pointer = format!("/{}", keys.iter().map(|key| key.replace('~', "~0").replace('/', "~1")).collect::<Vec<_>>().join("/"));
-        let mut changed = object.clone();
-        *changed.pointer_mut(&pointer).unwrap() = json!({"a": ["changed", {"name": 7}]});
-        assert_eq!(evaluate(&changed), before, "{expression}: {pointer} is not in {:?}", program.reads());
+        let pointer = format!(
+            "/{}",
+            keys.iter().map(|key| key.replace('~', "~0").replace('/', "~1")).collect::<Vec<_>>().join("/")
+        );
+        let mut other = object.clone();
+        *other.pointer_mut(&pointer).unwrap() = json!({"a": ["changed", {"name": 7}]});
+        assert_eq!(evaluate(&other), before, "{expression}: {pointer} is not in {:?}", program.reads());
         changes += 1;
     });
     changes
@@ -73,7 +76,11 @@ fn read_sets_are_precise_for_usual_expressions() {
         ("object.spec.replicas > 1", "spec.replicas", "spec spec.replicas"),
         ("object.spec.containers.all(c, c.image.startsWith('a'))", "spec.containers.*.image", ""),
         ("has(object.spec.hostNetwork)", "", "spec.hostNetwork"),
-        ("object.spec.containers.map(c, c.env).exists(e, e.exists(v, v.name == 'A'))", "spec.containers.*.env.*.name", ""),
+        (
+            "object.spec.containers.map(c, c.env).exists(e, e.exists(v, v.name == 'A'))",
+            "spec.containers.*.env.*.name",
+            "",
+        ),
         ("(object.spec.a + object.spec.b).all(c, c.image == 'x')", "spec.a.*.image spec.b.*.image", ""),
         ("object.?spec.?priority.orValue(0) == 1", "spec.priority", ""),
         ("object.metadata.labels['a/b'] == 'x'", "metadata.labels.a/b", ""),
@@ -90,9 +97,14 @@ fn read_sets_are_precise_for_usual_expressions() {
         };
         let of_object = |root: &Root| *root == Root::Object;
         let reads = program.reads();
-        let wholes: Vec<_> = reads.whole.iter().filter(|path| of_object(&path.root)).map(|path| shown(&path.steps)).collect();
-        let seens: Vec<_> = reads.seen.iter().filter(|path| of_object(&path.root)).map(|path| shown(&path.steps)).collect();
+        let wholes: Vec<_> =
+            reads.whole.iter().filter(|path| of_object(&path.root)).map(|path| shown(&path.steps)).collect();
+        let seens: Vec<_> =
+            reads.seen.iter().filter(|path| of_object(&path.root)).map(|path| shown(&path.steps)).collect();
         assert_eq!(wholes.join(" "), whole, "{expression}");
-        assert!(seen.split(' ').all(|path| path.is_empty() || seens.iter().any(|seen| seen == path)), "{expression}: {seens:?}");
+        assert!(
+            seen.split(' ').all(|path| path.is_empty() || seens.iter().any(|seen| seen == path)),
+            "{expression}: {seens:?}"
+        );
     }
 }
