@@ -65,7 +65,8 @@ fn slice<'v>(values: &[Value<'v>]) -> Evaluated<'v> {
 
 fn flattened<'v>(value: &Value<'v>, depth: i64) -> Evaluated<'v> {
     let Value::List(list) = value else {
-        return failed(format!("no such overload: {}.flatten()", value.type_name()));
+        let name = if let Value::Map(_) = value { "map(dyn, dyn)" } else { value.type_name() };
+        return failed(format!("no such overload: {name}.flatten()"));
     };
     if depth < 0 {
         return failed("level must be non-negative");

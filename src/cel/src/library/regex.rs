@@ -29,7 +29,23 @@ thread_local! {
 /// # Errors
 /// Why the pattern is invalid.
 pub(crate) fn compile(pattern: &str) -> Result<Regex, String> {
-    regexes::in_go_syntax(pattern)
+    regexes::in_go_syntax(pattern).map_err(|error| in_go_words(pattern, &error))
+}
+
+/// Returns a message of the crate `regex` as Go has it.
+fn in_go_words(pattern: &str, error: &str) -> String {
+    if error.starts_with("error parsing regexp: ") {
+        return error.to_owned();
+    }
+    let reason = error.rsplit_once("error: ").map_or(error, |(_, reason)| reason).trim();
+    let reason = match reason {
+        "unclosed group" => "missing closing )",
+        "unopened group" => "unexpected )",
+        "repetition operator missing expression" => "missing argument to repetition operator",
+        "unclosed character class" => "missing closing ]",
+        other => other,
+    };
+    format!("error parsing regexp: {reason}: `{pattern}`")
 }
 
 /// Returns a compiled pattern that is only known in evaluation.

@@ -33,6 +33,11 @@ impl<'v> Machine<'v, '_> {
                 self.resolve(branch)?
             }
         };
+        // An optional value in an optional value is lost when the API server converts it.
+        let value = match value {
+            Value::Optional(Some(inner)) if matches!(*inner, Value::Optional(_)) => innermost(&inner),
+            value => value,
+        };
         if attribute.qualifiers.is_empty() { Ok(value) } else { self.qualify(value, &attribute.qualifiers) }
     }
 
@@ -135,6 +140,15 @@ impl<'v> Machine<'v, '_> {
             (None, _) if !may_miss => failed(format!("no such key: {}", key.plain())),
             (found, _) => Ok(found),
         }
+    }
+}
+
+/// Returns an optional value with what is inside all optional values; null for none.
+fn innermost<'v>(value: &Value<'v>) -> Value<'v> {
+    match value {
+        Value::Optional(Some(inner)) => innermost(inner),
+        Value::Optional(None) => Value::some(Value::Null),
+        other => Value::some(other.clone()),
     }
 }
 
