@@ -18,8 +18,8 @@ use crate::{ast::Expr, error::CompileError};
 const MOST_CODE_POINTS: usize = 100_000;
 /// The deepest nesting of operators, selections and calls.
 const MOST_DEPTH: u16 = 250;
-/// The stack for the longest expression: a thousand operators need up to two megabytes without optimisation.
-const STACK: usize = 512 << 20;
+/// The stack for the longest expression: without optimisation, a thousand operators need up to two megabytes.
+const STACK: usize = 256 << 20;
 
 /// An expression, and the number of expressions in it.
 pub(crate) struct Parsed {

@@ -14,8 +14,8 @@ use anyhow::{Result, ensure};
 
 use crate::{
     go_build::{
-        ALERTMANAGER, CEL, CONFTEST, GATOR, KUBERNETES, Module, OPA, OPA_CASES, OTLP, PROMETHEUS, REGISTRY, SIGSTORE, TRIVY,
-        go,
+        ALERTMANAGER, CEL, CONFTEST, GATOR, KUBERNETES, Module, OPA, OPA_CASES, OTLP, PROMETHEUS, REGISTRY, SIGSTORE,
+        TRIVY, go,
     },
     shared::use_existing_cluster,
 };

@@ -1,7 +1,9 @@
 //! No expression panics or overflows the stack, whatever its bytes.
 
+use std::time::{Duration, Instant};
+
 use fastrand::Rng;
-use kaudit_cel::{Bindings, Budget, Environment};
+use kaudit_cel::{Bindings, Budget, Environment, EvalError};
 
 use crate::on_small_stack;
 
@@ -144,6 +146,15 @@ fn random_bytes_are_refused_or_evaluated() {
         };
         run(&source);
     }
+}
+
+#[test]
+fn an_evaluation_ends_at_its_deadline() {
+    let environment = Environment::admission(false);
+    let program = environment.compile("lists.range(100).all(x, lists.range(100).all(y, x + y >= 0))").unwrap();
+    let evaluate = |mut budget: Budget| program.evaluate(&Bindings::new(&environment), &mut budget).err();
+    assert_eq!(evaluate(Budget::default().until(Instant::now())), Some(EvalError::Deadline));
+    assert_eq!(evaluate(Budget::default().until(Instant::now() + Duration::from_hours(1))), None);
 }
 
 #[test]
