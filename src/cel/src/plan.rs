@@ -101,6 +101,10 @@ pub(crate) struct Call {
     pub(crate) cost: CallCost,
     /// A constant pattern.
     pub(crate) regex: Option<Regex>,
+    /// Whether the size of the result has to be limited.
+    pub(crate) is_limited: bool,
+    /// Whether the implementation checks the types of its arguments itself.
+    pub(crate) is_unguarded: bool,
 }
 
 impl std::fmt::Debug for Call {

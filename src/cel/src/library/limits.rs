@@ -12,6 +12,11 @@ const MOST_ELEMENTS: usize = 4 << 20;
 /// The longest `lists.range`: longer ones exceed the cost limit.
 const LONGEST_RANGE: i64 = 1_000_000;
 
+/// Whether the arguments of a function have to be checked.
+pub(crate) fn apply_to(function: &str) -> bool {
+    matches!(function, "lists.range" | "_+_" | "replace" | "join" | "flatten" | "format")
+}
+
 /// Checks the arguments of functions whose result may be much larger than what they cost.
 ///
 /// # Errors

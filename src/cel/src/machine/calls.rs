@@ -11,9 +11,6 @@ use crate::{
     value::Value,
 };
 
-/// Functions whose single overload checks its arguments itself.
-const UNGUARDED: [&str; 4] = ["contains", "endsWith", "startsWith", "flatten"];
-
 impl<'v> Machine<'v, '_> {
     pub(super) fn call(&mut self, call: &'v Call) -> Evaluated<'v> {
         let mut arguments = Vec::with_capacity(call.arguments.len());
@@ -35,7 +32,9 @@ impl<'v> Machine<'v, '_> {
             self.meter.charge(cost::call(call.cost, &arguments, None))?;
             return Err(error);
         }
-        library::limits::check(call.function.name, &arguments)?;
+        if call.is_limited {
+            library::limits::check(call.function.name, &arguments)?;
+        }
         let result = dispatch(call, &arguments);
         if result.as_ref().is_err_and(EvalError::is_final) {
             return result;
@@ -57,15 +56,14 @@ pub(crate) fn dispatch<'v>(call: &Call, arguments: &[Value<'v>]) -> Evaluated<'v
         overload.arguments.len() == arguments.len()
             && overload.arguments.iter().zip(arguments).all(|(parameter, argument)| accepts(parameter, argument))
     };
-    let is_unguarded = UNGUARDED.contains(&call.function.name);
     let chosen = match call.overload {
-        Some(overload) if is_unguarded || accepts(overload) => Some(overload),
+        Some(overload) if call.is_unguarded || accepts(overload) => Some(overload),
         Some(_) => None,
         None => call.function.overloads.iter().find(|overload| accepts(overload)),
     };
     match chosen.and_then(|overload| overload.implementation) {
         Some(implementation) => implementation(arguments),
-        None if is_unguarded => no_overload(),
+        None if call.is_unguarded => no_overload(),
         None => {
             let types: Vec<_> = arguments.iter().map(Value::type_name).collect();
             failed(format!("no such overload: {}({})", call.function.name, types.join(", ")))

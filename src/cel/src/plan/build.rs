@@ -17,6 +17,9 @@ use crate::{
 const CONVERSIONS: [&str; 10] =
     ["bool", "bytes", "double", "dyn", "duration", "int", "string", "timestamp", "type", "uint"];
 
+/// Functions that check the types of their arguments themselves.
+const UNGUARDED: [&str; 4] = ["contains", "endsWith", "startsWith", "flatten"];
+
 /// A plan, and the number of its slots.
 pub(crate) struct Planned {
     pub(crate) node: Node,
@@ -228,7 +231,9 @@ fn planned_call(
     let dispatches = overload.is_none() && function.shared.is_none() && function.overloads.len() > 1;
     let stops_early = arguments.len() > 2 || dispatches || id == "string_format" || regex.is_some();
     let cost = cost::rule(function.name, overload.map(|overload| overload.id));
-    let call = Call { function, overload, arguments, stops_early, cost, regex };
+    let is_limited = library::limits::apply_to(function.name);
+    let is_unguarded = UNGUARDED.contains(&function.name);
+    let call = Call { function, overload, arguments, stops_early, cost, regex, is_limited, is_unguarded };
     if let [Node::Constant(argument)] = &call.arguments[..]
         && CONVERSIONS.contains(&function.name)
     {

@@ -63,6 +63,11 @@ impl Abstract {
 impl Walker<'_> {
     /// Records that a value is read completely.
     fn consume(&mut self, value: &Abstract) {
+        if value.paths.contains(&ReadPath { root: Root::Variables, steps: Vec::new() }) {
+            for variable in self.environment.variables() {
+                self.reads.extend(variable.program.reads());
+            }
+        }
         self.reads.whole.extend(value.paths.iter().cloned());
         if let Some(elements) = &value.elements {
             self.consume(elements);

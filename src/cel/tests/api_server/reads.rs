@@ -85,9 +85,15 @@ fn read_sets_are_precise_for_usual_expressions() {
         ("object.?spec.?priority.orValue(0) == 1", "spec.priority", ""),
         ("object.metadata.labels['a/b'] == 'x'", "metadata.labels.a/b", ""),
         ("size(object.spec.containers) > 1", "", "spec.containers.*"),
+        ("variables.containers.all(c, c.image == 'a')", "spec.containers.*.image", ""),
+        ("variables.names.exists(n, n == 'a')", "spec.containers.*.name", ""),
+        ("variables == variables", "spec.containers spec.containers.*.name", ""),
         ("object == oldObject", "", ""),
     ] {
-        let program = Environment::admission(true).compile(expression).unwrap();
+        let mut environment = Environment::admission(true);
+        environment.add_variable("containers", "object.spec.containers").unwrap();
+        environment.add_variable("names", "variables.containers.map(c, c.name)").unwrap();
+        let program = environment.compile(expression).unwrap();
         let shown = |steps: &[Step]| {
             let names = steps.iter().map(|step| match step {
                 Step::Field(name) => name.to_string(),
