@@ -14,7 +14,7 @@ use crate::{
     cost,
     error::{EvalError, failed, no_overload},
     library,
-    plan::Node,
+    plan::{Attribute, Base, Node},
     value::{Key, Value},
 };
 
@@ -49,10 +49,7 @@ impl<'v, 'b> Machine<'v, 'b> {
         match node {
             Node::Constant(value) => Ok(value.borrowed()),
             Node::Attribute(attribute) => self.attribute(attribute),
-            Node::Test(attribute) => match self.resolve(attribute)? {
-                Value::Optional(value) => Ok(Value::Bool(value.is_some())),
-                value => Ok(value),
-            },
+            Node::Test(attribute) => self.test(attribute),
             Node::And(terms) => self.logical(terms, false),
             Node::Or(terms) => self.logical(terms, true),
             Node::Equality { negated, sides } => self.equality(*negated, &sides.0, &sides.1),
@@ -77,6 +74,18 @@ impl<'v, 'b> Machine<'v, 'b> {
             Node::Quantifier(quantifier) => self.quantifier(quantifier),
             Node::Collect(collect) => self.collect(collect),
             Node::Fold(fold) => self.fold(fold),
+        }
+    }
+
+    fn test(&mut self, attribute: &'v Attribute) -> Evaluated<'v> {
+        let mut value = self.resolve(attribute);
+        if let Base::Conditional(_) = attribute.base {
+            // The API server subtracts the cost of a variable, which a condition does not have.
+            value = self.charged(cost::UNIT.wrapping_neg(), value);
+        }
+        match value? {
+            Value::Optional(value) => Ok(Value::Bool(value.is_some())),
+            value => Ok(value),
         }
     }
 

@@ -60,6 +60,24 @@ pub(crate) struct Attribute {
     pub(crate) qualifiers: Vec<Qualifier>,
 }
 
+impl Attribute {
+    /// Adds a qualifier; a condition passes it on to both branches.
+    fn add(&mut self, qualifier: Qualifier) {
+        // Nothing else has a reference to the branches while an expression is planned.
+        let branches = match &mut self.base {
+            Base::Conditional(parts) => Arc::get_mut(parts),
+            _ => None,
+        };
+        match branches {
+            Some((_, yes, no)) => {
+                yes.add(qualifier.clone());
+                no.add(qualifier);
+            }
+            None => self.qualifiers.push(qualifier),
+        }
+    }
+}
+
 #[derive(Debug, Clone)]
 pub(crate) enum Base {
     Root(Root),

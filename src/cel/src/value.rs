@@ -273,6 +273,12 @@ impl<'v> Value<'v> {
                 let parts: Vec<_> = list.iter().map(|value| value.plain()).collect();
                 format!("[{}]", parts.join(", "))
             }
+            Self::Map(map) => {
+                let entries = map.entries();
+                let parts: Vec<_> =
+                    entries.iter().map(|(key, value)| format!("{}: {}", key.plain(), value.plain())).collect();
+                format!("{{{}}}", parts.join(", "))
+            }
             other => other.to_string(),
         }
     }

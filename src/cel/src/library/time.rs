@@ -62,6 +62,7 @@ fn zone_offset(zone: &str, at: &DateTime<chrono::Utc>) -> Result<i64, EvalError>
     let Some((hours, minutes)) = zone.split_once(':') else {
         return match zone {
             "" | "UTC" => Ok(0),
+            _ if zone.contains("..") || zone.starts_with(['/', '\\']) => failed("time: invalid location name"),
             _ => match zone.parse::<chrono_tz::Tz>() {
                 Ok(tz) => Ok(tz.offset_from_utc_datetime(&at.naive_utc()).fix().local_minus_utc().into()),
                 Err(_) => failed(format!("unknown time zone {zone}")),

@@ -191,7 +191,7 @@ fn qualified(operand: Node, qualifier: Qualifier) -> Attribute {
         Node::Attribute(attribute) | Node::Test(attribute) => attribute,
         other => Attribute { base: Base::Node(Arc::new(other)), qualifiers: Vec::new() },
     };
-    attribute.qualifiers.push(qualifier);
+    attribute.add(qualifier);
     attribute
 }
 

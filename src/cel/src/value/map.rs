@@ -40,7 +40,7 @@ impl<'v> Key<'v> {
             Value::Uint(value) => Self::Uint(*value),
             Value::Double(value) => Self::Double(*value),
             Value::String(text) => Self::String(text.clone()),
-            Value::Bytes(_) | Value::Variables => return None,
+            Value::Bytes(_) | Value::Semver(_) | Value::Variables => return None,
             other => Self::Other(Box::new((other.to_string(), other.clone()))),
         })
     }
