@@ -203,17 +203,11 @@ impl Walker<'_> {
                 either.join(self.walk(no));
                 either
             }
-            ("_+_", [one, other]) => {
+            ("_+_" | "or" | "orValue", [one, other]) => {
                 let mut both = self.walk(one);
                 both.join(self.walk(other));
                 self.see(&both);
                 both
-            }
-            ("or" | "orValue", [one, other]) => {
-                let mut either = self.walk(one);
-                self.see(&either);
-                either.join(self.walk(other));
-                either
             }
             ("dyn" | "optional.of" | "value", [one]) => {
                 let value = self.walk(one);

@@ -11,6 +11,57 @@ use crate::server::{Question, Variable, answer, difference, expected, is_same};
 const EXPRESSIONS: &str = include_str!("expressions.txt");
 const BINDINGS: &str = include_str!("bindings.json");
 
+/// Variables of a policy.
+const VARIABLES: [(&str, &str); 10] = [
+    ("n", "object.n"),
+    ("list", "object.list"),
+    ("typed", "[1, 2]"),
+    ("map", "{'a': 1}"),
+    ("failing", "object.missing.a"),
+    ("quantity", "quantity('1Gi')"),
+    ("optional", "object.?m"),
+    ("nested", "variables.n + size(variables.list)"),
+    ("time", "timestamp(0)"),
+    ("costly", "lists.range(3000).all(x, lists.range(300).all(y, x + y >= 0))"),
+];
+/// Expressions that use them.
+const USES: &[&str] = &[
+    "variables.n",
+    "variables.n + variables.n",
+    "variables.list[0] == 1",
+    "variables.typed + ['a']",
+    "variables.typed[0] + 1",
+    "variables.map.a",
+    "variables.map.a + 'b'",
+    "variables.failing",
+    "variables.failing == 1 || true",
+    "has(variables.n)",
+    "has(variables.failing)",
+    "has(variables.missing)",
+    "variables.missing",
+    "variables.quantity.isLessThan(quantity('2Gi'))",
+    "variables.quantity.foo",
+    "variables.optional.orValue({})",
+    "variables.optional.a",
+    "variables.nested",
+    "variables.nested + variables.nested",
+    "variables.time.getFullYear()",
+    "variables.time + 1",
+    "variables.costly",
+    "variables.costly || true",
+    "variables['n']",
+    "variables[object.s]",
+    "dyn(variables).n",
+    "variables.all(x, true)",
+    "type(variables)",
+    "size(variables)",
+    "variables.?n",
+    "variables == variables",
+    "[1, 2].map(x, variables.n + x)",
+    "variables.n == 1 ? variables.typed : variables.typed",
+    "'n' in variables",
+];
+
 /// Expressions with another outcome, for a reason.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -59,61 +110,13 @@ fn variables_have_the_types_and_costs_of_the_api_server() {
     if !require_tool(Tool::Cel) {
         return;
     }
-    let declared: [(&str, &str); 10] = [
-        ("n", "object.n"),
-        ("list", "object.list"),
-        ("typed", "[1, 2]"),
-        ("map", "{'a': 1}"),
-        ("failing", "object.missing.a"),
-        ("quantity", "quantity('1Gi')"),
-        ("optional", "object.?m"),
-        ("nested", "variables.n + size(variables.list)"),
-        ("time", "timestamp(0)"),
-        ("costly", "lists.range(3000).all(x, lists.range(300).all(y, x + y >= 0))"),
-    ];
-    let expressions = [
-        "variables.n",
-        "variables.n + variables.n",
-        "variables.list[0] == 1",
-        "variables.typed + ['a']",
-        "variables.typed[0] + 1",
-        "variables.map.a",
-        "variables.map.a + 'b'",
-        "variables.failing",
-        "variables.failing == 1 || true",
-        "has(variables.n)",
-        "has(variables.failing)",
-        "has(variables.missing)",
-        "variables.missing",
-        "variables.quantity.isLessThan(quantity('2Gi'))",
-        "variables.quantity.foo",
-        "variables.optional.orValue({})",
-        "variables.optional.a",
-        "variables.nested",
-        "variables.nested + variables.nested",
-        "variables.time.getFullYear()",
-        "variables.time + 1",
-        "variables.costly",
-        "variables.costly || true",
-        "variables['n']",
-        "variables[object.s]",
-        "dyn(variables).n",
-        "variables.all(x, true)",
-        "type(variables)",
-        "size(variables)",
-        "variables.?n",
-        "variables == variables",
-        "[1, 2].map(x, variables.n + x)",
-        "variables.n == 1 ? variables.typed : variables.typed",
-        "'n' in variables",
-    ];
     let variable = |(name, expression): (&str, &str)| Variable { name: name.into(), expression: expression.into() };
     let ask = |expression: &str| Question {
         expression: expression.to_owned(),
-        variables: declared.into_iter().map(variable).collect(),
+        variables: VARIABLES.into_iter().map(variable).collect(),
         bindings: bindings(),
     };
-    let questions: Vec<_> = expressions.into_iter().map(ask).collect();
+    let questions: Vec<_> = USES.iter().copied().map(ask).collect();
     let differs = |(question, expected)| {
         let found = answer(question);
         (!is_same(&expected, &found)).then(|| difference(question, &expected, &found))
