@@ -1,13 +1,16 @@
 //! A page for each rule of the library, and an overview.
 
-use std::path::{Path, PathBuf};
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+};
 
 use anyhow::{Context as _, Result};
 use kaudit::{
     audit::result::About,
     judge::{
-        load_options::LoadOptions, parameters::Parameter, policy::Policy, profile::Profile, reads::Matches, rule::Rule,
-        set::PolicySet, sources::FileSource,
+        load_options::LoadOptions, metadata, parameters::Parameter, policy::Policy, profile::Profile, reads::Matches,
+        rule::Rule, set::PolicySet, sources::FileSource,
     },
 };
 use serde_json::{Value as Json, json};
@@ -20,6 +23,8 @@ use super::{
 
 /// The folder of the library.
 const LIBRARY: &str = "policies";
+/// The file with the examples for the binary, below the documents.
+const MANIFESTS: &str = "../policies/examples/manifests.yaml";
 
 /// A rule with its package and its id.
 #[derive(Clone, Copy)]
@@ -35,6 +40,7 @@ pub(crate) fn documents(root: &Path) -> Result<Documents> {
     let library = PolicySet::load_with(&[FileSource::builtin()], &options)?;
     let tested = TestedLibrary::load(&root.join(LIBRARY), &library)?;
     let mut documents = Documents::new();
+    let mut manifests = BTreeMap::new();
     let mut overview = Page::new("Rules of the library");
     overview.add(
         "The rules inside kaudit, by part. Without policies of your own, `kaudit check` uses those that are not off by default; \
@@ -50,10 +56,14 @@ pub(crate) fn documents(root: &Path) -> Result<Documents> {
         overview.add(&table(["id", "title", "severity", "why"], rules.iter().map(LibraryRule::row)));
         for rule in rules {
             let example = tested.example(&policy.name, &rule.rule.name)?;
+            manifests.insert(rule.id, example.manifests()?);
             documents.insert(Path::new("rules").join(format!("{}.md", rule.id)), rule.page(&example)?);
         }
     }
     documents.insert(PathBuf::from("rules/README.md"), overview.finish());
+    let manifests = serde_saphyr::to_string(&manifests).context("writing the examples as YAML")?;
+    documents
+        .insert(PathBuf::from(MANIFESTS), format!("# Made by cargo run --example docs; do not edit.\n{manifests}"));
     Ok(documents)
 }
 
@@ -102,7 +112,7 @@ impl<'l> LibraryRule<'l> {
         let [with_violating, with_correct] = &example.beside;
         let together = |page: &mut Page, objects: &[Json]| -> Result<()> {
             page.add("together with");
-            page.code("yaml", &objects.iter().map(yaml).collect::<Result<Vec<_>>>()?.join("---\n"));
+            page.code("yaml", &documents_of(objects)?);
             Ok(())
         };
         if !with_violating.is_empty() {
@@ -196,6 +206,22 @@ fn automatic(details: &Json) -> String {
         Some(Json::Null) => format!("`kaudit check -f FILE --fix` removes {field}."),
         Some(value) => format!("`kaudit check -f FILE --fix` sets {field} to {}.", code(&value.to_string())),
     }
+}
+
+impl RuleExample {
+    /// Returns its manifests, each with those beside it.
+    fn manifests(&self) -> Result<metadata::RuleExample> {
+        let [beside_violating, beside_correct] = &self.beside;
+        let all = |first: &Json, beside: &[Json]| documents_of([first].into_iter().chain(beside));
+        Ok(metadata::RuleExample {
+            violating: all(&self.violating, beside_violating)?,
+            correct: all(&self.correct, beside_correct)?,
+        })
+    }
+}
+
+fn documents_of<'m>(manifests: impl IntoIterator<Item = &'m Json>) -> Result<String> {
+    Ok(manifests.into_iter().map(yaml).collect::<Result<Vec<_>>>()?.join("---\n"))
 }
 
 fn yaml(manifest: &Json) -> Result<String> {

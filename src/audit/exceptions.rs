@@ -202,7 +202,7 @@ impl Exceptions {
     }
 
     /// Excuses the results of an object that an exception matches at a time, and only those, whatever was excused before.
-    /// `subjects` are the object and its owners, each with its JSON: an exception for any of them excuses the object.
+    /// `subjects` are the object and then its owners, each with its JSON: an exception for any of them excuses the object.
     pub(crate) fn apply(&self, subjects: &[(ObjectKey, Body)], findings: &mut [Finding], now: Timestamp) {
         if subjects.is_empty() {
             return findings.iter_mut().for_each(Finding::restore);
@@ -221,9 +221,11 @@ impl Exceptions {
                 exception.expires > now
                     && exception.covers(finding)
                     && !self.is_too_long(exception, now)
-                    && *matching
-                        .entry(std::ptr::from_ref::<Exception>(exception))
-                        .or_insert_with(|| subjects.iter().any(|(key, labels)| exception.matches(key, || &**labels)))
+                    && *matching.entry(std::ptr::from_ref::<Exception>(exception)).or_insert_with(|| {
+                        let considered = if exception.counts_for_dependents() { subjects.len() } else { 1 };
+                        let mut considered = subjects.iter().take(considered);
+                        considered.any(|(key, labels)| exception.matches(key, || &**labels))
+                    })
             });
             let Some(first) = applying.next() else { continue };
             for other in applying {

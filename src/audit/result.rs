@@ -18,7 +18,8 @@ use crate::{
         builtin,
         bundle::Edition,
         excusable::Excusability,
-        metadata::{Metadata, RelatedResource},
+        frameworks::FrameworkTable,
+        metadata::{Metadata, RelatedResource, RuleExample},
         policy::Policy,
         profile::Profile,
         rule::{Rule, RuleText},
@@ -69,6 +70,9 @@ pub struct AuditResult {
     /// Policies that are valid but not evaluated, e.g. templates in CEL; sorted by name.
     #[serde(skip_deserializing, skip_serializing_if = "Vec::is_empty")]
     pub not_judged: Vec<Unjudged>,
+    /// The frameworks of libraries among the policies, for the page only.
+    #[serde(skip)]
+    pub frameworks: Arc<[FrameworkTable]>,
     /// The profile of the builtin library, if it is used and the profile is not `default`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub profile: Option<Profile>,
@@ -162,6 +166,7 @@ impl AuditResult {
             bundles: self.bundles.clone(),
             refused: self.refused.clone(),
             not_judged: self.not_judged.clone(),
+            frameworks: Arc::clone(&self.frameworks),
             skipped_rules: self.skipped_rules.clone(),
             excluded_namespaces: self.excluded_namespaces.clone(),
             exceptions: self.exceptions.clone(),
@@ -196,6 +201,7 @@ impl AuditResult {
             bundles: vec![],
             refused: vec![],
             not_judged: vec![],
+            frameworks: Arc::default(),
             profile: None,
             skipped_rules: vec![],
             min_severity: None,
@@ -407,7 +413,7 @@ pub struct About {
     /// `custom.frameworks`: the controls that the rule serves, by framework.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub frameworks: BTreeMap<Arc<str>, Vec<Arc<str>>>,
-    /// `custom.recommended_action`: how to fix the violation, in Trivy's checks.
+    /// How to fix the violation: `custom.recommended_action` of Trivy's checks, `remediation` of Kubescape's controls.
     #[serde(rename = "recommendedAction", default, skip_serializing_if = "Option::is_none")]
     pub recommended_action: Option<Arc<str>>,
     /// `custom.long_id`.
@@ -416,6 +422,9 @@ pub struct About {
     /// `custom.avd_id` and `custom.aliases`: other ids by which exceptions of Trivy and its documentation know it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub aliases: Vec<Arc<str>>,
+    /// `custom.example`, for the page only.
+    #[serde(skip)]
+    pub example: Option<Arc<RuleExample>>,
 }
 
 impl About {
@@ -444,9 +453,10 @@ impl From<&Metadata> for About {
             category,
             links: related_resources,
             frameworks: metadata.frameworks(),
-            recommended_action: named(&["recommended_action", "recommended_actions"]),
+            recommended_action: named(&["recommended_action", "recommended_actions", "remediation"]),
             long_id: named(&["long_id"]),
             aliases,
+            example: metadata.example().map(Arc::new),
         }
     }
 }

@@ -6,6 +6,7 @@ use clap::{
     Args, ValueEnum,
     builder::{BoolishValueParser, NonEmptyStringValueParser},
 };
+use jiff::Timestamp;
 
 use super::{
     cluster::{ClusterArgs, ContextsArgs, PageArgs, RecordTarget, RecordingArgs},
@@ -440,6 +441,7 @@ impl CheckArgs {
             summary: self.summary,
             sarif_id: sarif_id.clone(),
             report_name: report_name.clone(),
+            at: Some(Timestamp::now()),
             ..RenderOptions::default()
         }
     }

@@ -4,9 +4,20 @@
 //! `pod_security`. Packages in `lib` are not parts: they are included with the parts that use them. `practices` is off by
 //! default: it is used only where it is named, or with the profile `strict`.
 
-use std::{collections::BTreeSet, path::Path};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::Path,
+    sync::LazyLock,
+};
 
-use crate::{model::spelling::nearest, rego::Form};
+use super::metadata::RuleExample;
+use crate::{
+    model::spelling::nearest,
+    rego::{
+        Form,
+        analysis::yaml::{self, YamlDialect},
+    },
+};
 
 /// The name on the command line, and the folder under which its files appear.
 pub(crate) const NAME: &str = "builtin";
@@ -85,6 +96,15 @@ fn policies() -> impl Iterator<Item = &'static BuiltinFile> {
 /// Returns the text of a file of the library by its path.
 pub(crate) fn file(path: &str) -> Option<&'static str> {
     FILES.iter().find(|file| file.path == path).map(|file| file.text)
+}
+
+/// Returns the example of a rule of the library by its id, as on its page in the documentation.
+pub(crate) fn example(id: &str) -> Option<&'static RuleExample> {
+    static EXAMPLES_BY_ID: LazyLock<BTreeMap<String, RuleExample>> = LazyLock::new(|| {
+        let examples = file("examples/manifests.yaml").unwrap_or_default();
+        yaml::single(examples, YamlDialect::Settings).and_then(|root| root.deserialize()).unwrap_or_default()
+    });
+    EXAMPLES_BY_ID.get(id)
 }
 
 /// Where the documentation is published, if the build names it.

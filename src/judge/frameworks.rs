@@ -9,9 +9,9 @@ use std::{
 };
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use super::builtin;
+use super::{builtin, metadata::Metadata, policy::Policy};
 use crate::{
     model::spelling::nearest,
     rego::{
@@ -27,8 +27,8 @@ const UNKNOWN: &str = "no framework has this name";
 /// The ids of controls, by framework.
 pub type FrameworkControls = BTreeMap<Arc<str>, Vec<Arc<str>>>;
 
-/// The controls of a framework, as in `policies/frameworks`.
-#[derive(Debug, Deserialize)]
+/// The controls of a framework: as in `policies/frameworks`, or of a library that is loaded.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FrameworkTable {
     /// The key of the table in its file.
@@ -39,15 +39,15 @@ pub struct FrameworkTable {
     /// Its version, if it has versions.
     pub version: Option<String>,
     /// A page about it.
-    pub link: String,
+    pub link: Option<String>,
     /// Other names for it.
-    aliases: Vec<String>,
+    pub(crate) aliases: Vec<String>,
     /// In the order of the framework.
     pub controls: Vec<TableControl>,
 }
 
 /// A control of a framework.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TableControl {
     /// Its id, unique in the framework.
@@ -60,7 +60,10 @@ pub struct TableControl {
     pub unchecked: Option<String>,
     /// Controls that are selected with it, as a level includes another one.
     #[serde(default)]
-    includes: Vec<String>,
+    pub(crate) includes: Vec<String>,
+    /// The ids of the rules that serve it, besides those that name it in their METADATA.
+    #[serde(default)]
+    pub(crate) checks: Vec<String>,
 }
 
 impl FrameworkTable {
@@ -75,6 +78,11 @@ impl FrameworkTable {
 
     fn control(&self, id: &str) -> Option<&TableControl> {
         self.controls.iter().find(|control| control.id.eq_ignore_ascii_case(id))
+    }
+
+    /// Finds a table by its name or one of its other names, first among those of libraries.
+    pub(crate) fn find<'t>(of_libraries: &'t [Self], name: &str) -> Option<&'t Self> {
+        of_libraries.iter().find(|table| table.names().any(|own| own.eq_ignore_ascii_case(name))).or(Self::named(name))
     }
 
     /// Returns its name, and those of its levels.
@@ -105,17 +113,46 @@ pub(crate) fn is_same(name: &str, other: &str) -> bool {
     name.eq_ignore_ascii_case(other) || table(name).is_some() && table(name) == table(other)
 }
 
+/// Returns the id of a control, which may be a number in YAML.
+pub(crate) fn id_of_control(id: &Value) -> Option<String> {
+    match id {
+        Value::String(id) => Some(id.clone()),
+        Value::Number(id) => Some(id.to_string()),
+        _ => None,
+    }
+}
+
 /// Returns the controls in the value of METADATA `custom.frameworks`: a list for each framework.
 pub(crate) fn controls_in(value: Option<&Value>) -> FrameworkControls {
-    let text = |id: &Value| match id {
-        Value::String(id) => Some(id.as_str().into()),
-        Value::Number(id) => Some(id.to_string().into()),
-        _ => None,
-    };
+    let text = |id: &Value| id_of_control(id).map(Arc::from);
     let frameworks = value.and_then(Value::as_object).into_iter().flatten();
     frameworks
         .map(|(name, ids)| (name.as_str().into(), ids.as_array().into_iter().flatten().filter_map(text).collect()))
         .collect()
+}
+
+/// Returns the controls that a rule serves: those of its METADATA, and those of `of_libraries` that name the rule.
+pub(crate) fn served_by(metadata: &Metadata, of_libraries: &[FrameworkTable]) -> FrameworkControls {
+    let mut served = metadata.frameworks();
+    let ids: Vec<&str> = metadata.ids().collect();
+    for FrameworkTable { name, controls, .. } in of_libraries {
+        let own = controls.iter().filter(|control| control.checks.iter().any(|id| ids.contains(&id.as_str())));
+        let own: Vec<Arc<str>> = own.map(|control| control.id.as_str().into()).collect();
+        if !own.is_empty() {
+            served.entry(name.as_str().into()).or_default().extend(own);
+        }
+    }
+    served
+}
+
+/// Adds the controls of libraries to the METADATA of the rules that serve them.
+pub(crate) fn name_controls(policies: &mut [Policy], of_libraries: &[FrameworkTable]) {
+    for rule in policies.iter_mut().flat_map(|policy| &mut policy.rules) {
+        let served = served_by(&rule.metadata, of_libraries);
+        if served != rule.metadata.frameworks() {
+            Arc::make_mut(&mut rule.metadata).custom.insert("frameworks".to_owned(), json!(served));
+        }
+    }
 }
 
 /// Returns what is wrong with the value of METADATA `custom.frameworks`, and how to fix it.

@@ -20,7 +20,7 @@ use super::{
         trivy::{self, Sorted},
     },
     entrypoints::CompilePurpose,
-    frameworks,
+    frameworks::{self, FrameworkTable},
     kinds::KindIndex,
     lint,
     load_options::LoadOptions,
@@ -147,16 +147,20 @@ fn load(
         .flat_map(|(source, owner)| owner.files.iter().map(move |file| (Arc::clone(&file.shown), source)))
         .collect();
     problems.extend(tests.iter().filter_map(lint::test_file));
+    let specifications = extract_specifications(&mut owners);
     let package_owners = ownership::refuse_packages(&mut owners, before, &mut problems);
     let missing = owners.iter_mut().map(|owner| std::mem::take(&mut owner.missing)).collect();
     let owners = SourcePackages::new(&owners);
-    let selection = RuleSelection::new(options.rules.clone(), options.profile, &options.frameworks);
+    let selection =
+        RuleSelection::new(options.rules.clone(), options.profile, &options.frameworks, specifications.clone());
     let compiled = compile_all(&owners, missing, (options, point, &selection), &mut problems);
     if problems.iter().any(frameworks::is_unknown) {
         return Err(LoadError::new(problems));
     }
-    let CompiledSources { units, mut policies, unjudged, left_out, config } = compiled;
+    let CompiledSources { units, mut policies, unjudged, left_out, config, mut frameworks } = compiled;
     let rule_changes = selection.finish(&mut policies);
+    frameworks.extend(specifications);
+    frameworks::name_controls(&mut policies, &frameworks);
     let files = || owners.all.iter().flat_map(|owner| &owner.files);
     let bundles: Vec<&Arc<Bundle>> = sources.iter().filter_map(FileSource::bundle).collect();
     problems.extend(bundles.iter().filter_map(|bundle| bundle.problem.clone()));
@@ -178,6 +182,7 @@ fn load(
         limits: *limits,
         unjudged,
         left_out,
+        frameworks: frameworks.into(),
         bundles: bundles.into_iter().map(|bundle| bundle.edition.clone()).collect(),
         config,
         constraints: Arc::new(ConstraintIndex::new(&units)),
@@ -185,6 +190,20 @@ fn load(
         kinds,
         sharing: Arc::new(Sharing::new(plans.unwrap_or_default())),
     })
+}
+
+/// Removes the compliance specifications of Trivy from the files, and returns their frameworks.
+fn extract_specifications(owners: &mut [OwnedFiles]) -> Vec<FrameworkTable> {
+    let mut found = Vec::new();
+    for owner in owners {
+        owner.files.retain(|file| {
+            let framework = trivy::compliance::framework(file);
+            let is_other = framework.is_none();
+            found.extend(framework);
+            is_other
+        });
+    }
+    found
 }
 
 /// The compiled files of all dialects.
@@ -196,6 +215,8 @@ struct CompiledSources {
     unjudged: Vec<Unjudged>,
     left_out: Vec<Unjudged>,
     config: Config,
+    /// Those of libraries in Kubescape's layout.
+    frameworks: Vec<FrameworkTable>,
 }
 
 /// The files of one source, by dialect.
@@ -356,6 +377,7 @@ impl CompiledSources {
         self.add(library.policies, library.units);
         self.unjudged.extend(library.unjudged);
         self.left_out.extend(library.left_out);
+        self.frameworks.extend(library.frameworks);
     }
 }
 

@@ -84,6 +84,15 @@ pub struct RelatedResource {
     pub description: Option<Arc<str>>,
 }
 
+/// A manifest that violates a rule, and the same without the violation, as YAML; either may have several documents.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RuleExample {
+    /// The one with a result.
+    pub violating: String,
+    /// The one without.
+    pub correct: String,
+}
+
 impl Metadata {
     /// Returns the metadata of a rule of which only the id is known.
     pub(crate) fn of_id(id: Option<Arc<str>>) -> Self {
@@ -107,6 +116,11 @@ impl Metadata {
     /// Returns the controls of frameworks that it serves, by `custom.frameworks`.
     pub(crate) fn frameworks(&self) -> FrameworkControls {
         frameworks::controls_in(self.custom.get("frameworks"))
+    }
+
+    /// Returns the manifests of `custom.example`, if it has both.
+    pub(crate) fn example(&self) -> Option<RuleExample> {
+        serde_json::from_value(self.custom.get("example")?.clone()).ok()
     }
 
     /// Returns the metadata with missing values filled in from a wider scope.

@@ -29,9 +29,14 @@ impl RulePattern {
         &self.written
     }
 
-    /// Whether it has wildcards.
-    pub(super) fn is_glob(&self) -> bool {
-        self.written.contains(['*', '?'])
+    /// Returns a number that is higher for more precise patterns among those that match a rule of a policy: a glob, the name
+    /// of the policy, and the name or an id of the rule.
+    pub(super) fn precision(&self, policy: &str) -> u8 {
+        match &self.policy {
+            _ if self.written.contains(['*', '?']) => 0,
+            None if self.name.matches(policy) => 1,
+            _ => 2,
+        }
     }
 
     /// Whether it matches a rule.

@@ -13,7 +13,7 @@ use serde_json::{Map, Value};
 use super::{
     builtin,
     excusable::{ExcusablePattern, excusability},
-    frameworks::{FrameworkControls, FrameworkSelector, is_same},
+    frameworks::{FrameworkControls, FrameworkSelector, FrameworkTable, is_same, served_by},
     metadata::{LookupNeed, Metadata},
     parameters::{self, ParameterValues},
     policy::Policy,
@@ -101,10 +101,11 @@ impl<'de> Deserialize<'de> for RuleChange {
     }
 }
 
-/// The settings of rules; later entries take precedence.
+/// The settings of rules; later sources take precedence, and in each source the more precise names.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RuleSettings {
-    entries: Vec<(RulePattern, RuleChange)>,
+    /// Those of each source, for example of a file and of the command line.
+    sources: Vec<Vec<(RulePattern, RuleChange)>>,
     /// The lowest severity that is reported.
     min_severity: Option<Severity>,
     /// The rules that a namespace may excuse; if empty, the default applies.
@@ -117,7 +118,7 @@ impl RuleSettings {
     /// Returns settings that switch rules off.
     pub fn skipping(patterns: impl IntoIterator<Item = RulePattern>) -> Self {
         let entries = patterns.into_iter().map(|pattern| (pattern, RuleChange::off())).collect();
-        Self { entries, ..Self::default() }
+        Self { sources: vec![entries], ..Self::default() }
     }
 
     /// Limits reported violations to this severity and more severe ones, and those without a severity.
@@ -138,7 +139,8 @@ impl RuleSettings {
         Self { objects_are_incomplete, ..self }
     }
 
-    /// Parses a mapping from patterns to rule changes, in YAML or JSON. Names take precedence over globs.
+    /// Parses a mapping from patterns to rule changes, in YAML or JSON. Ids and names of rules take precedence over names of
+    /// policies, and those over globs.
     ///
     /// # Errors
     /// Returns the error in the text.
@@ -146,14 +148,12 @@ impl RuleSettings {
         let entries = yaml::single(text, YamlDialect::Settings).and_then(|settings| settings.deserialize());
         let entries: BTreeMap<String, RuleChange> = entries.map_err(|error| error.why)?;
         let entries = entries.into_iter().map(|(pattern, change)| (RulePattern::new(&pattern), change));
-        let mut entries: Vec<_> = entries.collect();
-        entries.sort_by_key(|(pattern, _)| !pattern.is_glob());
-        Ok(Self { entries, ..Self::default() })
+        Ok(Self { sources: vec![entries.collect()], ..Self::default() })
     }
 
     /// Adds settings that take precedence.
     pub fn extend(&mut self, later: Self) {
-        self.entries.extend(later.entries);
+        self.sources.extend(later.sources);
         self.min_severity = later.min_severity.or(self.min_severity);
         if !later.excusable.is_empty() {
             self.excusable = later.excusable;
@@ -162,13 +162,22 @@ impl RuleSettings {
 
     /// Whether there are no settings.
     pub fn is_empty(&self) -> bool {
-        self.entries.is_empty() && self.min_severity.is_none() && self.excusable.is_empty()
+        self.entries().next().is_none() && self.min_severity.is_none() && self.excusable.is_empty()
+    }
+
+    fn entries(&self) -> impl Iterator<Item = &(RulePattern, RuleChange)> {
+        self.sources.iter().flatten()
     }
 
     /// Returns the change to a rule.
     fn of(&self, policy: &str, rule: &str, metadata: &Metadata) -> RuleChange {
-        let matching = self.entries.iter().filter(|(pattern, _)| pattern.matches(policy, rule, metadata));
-        matching.fold(RuleChange::default(), |all, (_, later)| all.and(later))
+        let of_source = |entries: &Vec<(RulePattern, RuleChange)>| {
+            let matching = entries.iter().filter(|(pattern, _)| pattern.matches(policy, rule, metadata));
+            let mut matching: Vec<&(RulePattern, RuleChange)> = matching.collect();
+            matching.sort_by_key(|(pattern, _)| pattern.precision(policy));
+            matching.into_iter().fold(RuleChange::default(), |all, (_, later)| all.and(later))
+        };
+        self.sources.iter().fold(RuleChange::default(), |all, entries| all.and(&of_source(entries)))
     }
 
     /// Returns a problem for each parameter that no rule of its pattern has, and for each wrong value. The rules are those
@@ -180,7 +189,7 @@ impl RuleSettings {
             let rules: Vec<&Metadata> = in_force.chain(left_out.map(|rule| &rule.metadata)).collect();
             if rules.is_empty() { Vec::new() } else { parameters::problems(pattern, &rules, &change.parameters) }
         };
-        let mut problems: Vec<Problem> = self.entries.iter().flat_map(of_entry).collect();
+        let mut problems: Vec<Problem> = self.entries().flat_map(of_entry).collect();
         problems.dedup();
         problems
     }
@@ -191,7 +200,7 @@ impl fmt::Display for RuleSettings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("rules:")?;
         self.min_severity.map_or(Ok(()), |least| write!(f, " from {}", least.word()))?;
-        for (pattern, RuleChange { off, severity, namespaces, parameters }) in &self.entries {
+        for (pattern, RuleChange { off, severity, namespaces, parameters }) in self.entries() {
             write!(f, " {pattern}")?;
             off.map_or(Ok(()), |off| write!(f, " off={off}"))?;
             severity.map_or(Ok(()), |severity| write!(f, " severity={}", severity.word()))?;
@@ -253,6 +262,8 @@ pub(crate) struct RuleSelection {
     profile: Profile,
     /// If empty, frameworks switch off no rule.
     frameworks: Vec<FrameworkSelector>,
+    /// Frameworks outside of METADATA.
+    tables: Vec<FrameworkTable>,
     /// The controls that rules serve, also those that are switched off.
     served: RefCell<FrameworkControls>,
     skipped: RefCell<BTreeSet<SkippedRule>>,
@@ -281,8 +292,8 @@ pub(crate) struct SourceSelection<'r> {
 impl SourceSelection<'_> {
     /// Whether a rule is used: it is on, and belongs to a chosen framework. Rules that are not are recorded.
     pub(crate) fn takes(&self, policy: &Arc<str>, rule: &Arc<str>, metadata: &Metadata) -> bool {
-        let RuleSelection { frameworks, served, .. } = self.selection;
-        let controls = metadata.frameworks();
+        let RuleSelection { frameworks, tables, served, .. } = self.selection;
+        let controls = served_by(metadata, tables);
         let is_chosen = frameworks.is_empty() || frameworks.iter().any(|chosen| chosen.takes(&controls));
         for (framework, controls) in controls {
             served.borrow_mut().entry(framework).or_default().extend(controls);
@@ -329,9 +340,14 @@ impl SourceSelection<'_> {
 }
 
 impl RuleSelection {
-    pub(crate) fn new(settings: RuleSettings, profile: Profile, frameworks: &[String]) -> Self {
+    pub(crate) fn new(
+        settings: RuleSettings,
+        profile: Profile,
+        frameworks: &[String],
+        tables: Vec<FrameworkTable>,
+    ) -> Self {
         let frameworks = frameworks.iter().map(|name| FrameworkSelector::new(name)).collect();
-        Self { settings, profile, frameworks, ..Self::default() }
+        Self { settings, profile, frameworks, tables, ..Self::default() }
     }
 
     /// Returns the selection for a source.
@@ -352,7 +368,8 @@ impl RuleSelection {
     pub(crate) fn unknown_frameworks(&self, others: &BTreeSet<String>) -> Vec<Problem> {
         let served = self.served.borrow();
         let unknown = self.frameworks.iter().filter(|chosen| {
-            let is_named = others.iter().any(|name| is_same(name, &chosen.framework));
+            let tables = self.tables.iter().map(|table| &table.name);
+            let is_named = others.iter().chain(tables).any(|name| is_same(name, &chosen.framework));
             chosen.table().is_none() && !chosen.takes(&served) && !is_named
         });
         unknown
@@ -367,7 +384,7 @@ impl RuleSelection {
         let (unmatched, invalid) = {
             let (skipped, unselected) = (skipped.borrow(), unselected.borrow());
             let excusable = settings.excusable.iter().filter_map(ExcusablePattern::rules);
-            let patterns = settings.entries.iter().map(|(pattern, _)| pattern).chain(excusable);
+            let patterns = settings.entries().map(|(pattern, _)| pattern).chain(excusable);
             let unmatched = patterns.filter(|pattern| {
                 let is_named = matching(pattern, policies).next().is_some();
                 let is_skipped = |SkippedRule { policy, rule, id, .. }: &SkippedRule| {

@@ -12,6 +12,7 @@ use super::{
     constraint_index::ConstraintIndex,
     dependencies::Dependencies,
     dialects::gatekeeper::Config,
+    frameworks::FrameworkTable,
     inventory::Inventory,
     kinds::KindIndex,
     ownership::PackageOwners,
@@ -55,6 +56,8 @@ pub struct PolicySet {
     pub unjudged: Vec<Unjudged>,
     /// Policies that do not apply here; sorted by name.
     pub left_out: Vec<Unjudged>,
+    /// The frameworks of libraries among the sources, with their controls.
+    pub frameworks: Arc<[FrameworkTable]>,
     /// The bundles among the sources.
     pub bundles: Vec<Edition>,
     /// Gatekeeper's `Config`s among the policies.

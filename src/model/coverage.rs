@@ -36,6 +36,18 @@ impl State {
             Self::Forbidden => "forbidden",
         }
     }
+
+    /// Returns it as people say it.
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::Synced => "read",
+            Self::Excluded => "excluded",
+            Self::Syncing => "being read",
+            Self::TimedOut => "timed out",
+            Self::Failed => "could not be read",
+            Self::Forbidden => "forbidden",
+        }
+    }
 }
 
 /// The end of the message about a file without objects, after the file's name.

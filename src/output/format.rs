@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::ValueEnum;
+use jiff::Timestamp;
 
 use super::tree::WorkTree;
 
@@ -106,6 +107,8 @@ pub struct RenderOptions {
     pub sarif_id: Option<String>,
     /// The name of reports.
     pub report_name: Option<String>,
+    /// When the audit ended, for the page in a file.
+    pub at: Option<Timestamp>,
 }
 
 /// Plain and unwrapped, for a file or a pipe.
@@ -120,11 +123,12 @@ impl Default for RenderOptions {
             tree: None,
             sarif_id: None,
             report_name: None,
+            at: None,
         }
     }
 }
 
 /// Returns `time` in UTC, to the millisecond.
-pub(super) fn shown_time(time: jiff::Timestamp) -> String {
+pub(super) fn shown_time(time: Timestamp) -> String {
     format!("{time:.3}")
 }

@@ -9,15 +9,14 @@ use serde::Serialize;
 
 use crate::{
     judge::{
-        frameworks::{ControlCoverage, FrameworkControls, FrameworkSelector, FrameworkTable, is_same},
+        frameworks::{ControlCoverage, FrameworkControls, FrameworkTable, is_same},
         rule::Rule,
         set::PolicySet,
     },
     model::verdict::rule_id,
 };
 
-/// A framework that was chosen with `--framework`, except for those of libraries in Kubescape's layout, whose controls are
-/// policies.
+/// A framework with its controls.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ListedFramework {
@@ -25,13 +24,13 @@ pub struct ListedFramework {
     pub name: String,
     /// Its title; `None` for a framework that only rules name.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub title: Option<&'static str>,
+    pub title: Option<String>,
     /// Its version.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub version: Option<&'static str>,
+    pub version: Option<String>,
     /// A page about it.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub link: Option<&'static str>,
+    pub link: Option<String>,
     /// The counts of its chosen controls.
     pub summary: CoverageCounts,
     /// Its chosen controls, in the order of the framework.
@@ -56,14 +55,21 @@ pub struct ListedControl {
     pub id: String,
     /// Its title; `None` in a framework that only rules name.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub title: Option<&'static str>,
+    pub title: Option<String>,
     /// How rules cover it.
     pub coverage: ControlCoverage,
     /// The rules in force that serve it, by their ids, or else `POLICY/RULE`; sorted.
     pub rules: Vec<String>,
     /// What rules do not cover, and why.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub reason: Option<&'static str>,
+    pub reason: Option<String>,
+}
+
+impl CoverageCounts {
+    /// Whether no control is checked.
+    fn is_none(&self) -> bool {
+        self.full + self.partial == 0
+    }
 }
 
 impl ListedFramework {
@@ -73,38 +79,49 @@ impl ListedFramework {
         let chosen = &policies.rule_changes.frameworks;
         for selector in chosen {
             if frameworks.iter().all(|known| known.name != *selector.framework) {
-                frameworks.extend(Self::of(selector, chosen, policies));
+                let name = &selector.framework;
+                let is_chosen = |id: &str| chosen.iter().any(|selector| selector.selects(name, id));
+                let listed = Self::of(name, is_chosen, policies);
+                // The name may be that of a framework in a library that is loaded instead of the builtin one.
+                let is_other = |listed: &Self| !policies.frameworks.is_empty() && listed.summary.is_none();
+                frameworks.extend(listed.filter(|listed| !is_other(listed)));
             }
         }
+        // With a chosen framework, those of libraries are the chosen ones.
+        let tables = policies.frameworks.iter().filter(|_| !chosen.is_empty());
+        let missing = tables.filter(|table| frameworks.iter().all(|known| known.name != table.name));
+        let missing: Vec<Self> = missing.filter_map(|table| Self::of(&table.name, |_| true, policies)).collect();
+        frameworks.extend(missing);
         frameworks
     }
 
     /// Lists the framework of a selector; `None` if neither the library nor a rule has it.
-    fn of(selector: &FrameworkSelector, chosen: &[FrameworkSelector], policies: &PolicySet) -> Option<Self> {
-        let name = &selector.framework;
+    fn of(name: &str, is_chosen: impl Fn(&str) -> bool, policies: &PolicySet) -> Option<Self> {
         let rules = policies.policies.iter().flat_map(|policy| {
             policy.rules.iter().map(|Rule { name, metadata, .. }| {
                 (rule_id(&policy.name, name, metadata.info.id.as_deref()), metadata.frameworks())
             })
         });
-        Self::new(name, |id| chosen.iter().any(|selector| selector.selects(name, id)), rules)
+        Self::new(name, &policies.frameworks, is_chosen, rules)
     }
 
-    /// Lists the chosen controls of a framework: those of its table, or else those that rules serve. `rules` are the names of
-    /// the rules in force with the controls that they serve. `None` if no control is chosen.
+    /// Lists the chosen controls of a framework: those of its table, or else those that rules serve. `of_libraries` are the
+    /// tables of libraries that are loaded, `rules` the names of the rules in force with the controls that they serve. `None` if no control is chosen.
     pub(super) fn new<C: Borrow<FrameworkControls>>(
         name: &str,
+        of_libraries: &[FrameworkTable],
         is_chosen: impl Fn(&str) -> bool,
         rules: impl Iterator<Item = (String, C)>,
     ) -> Option<Self> {
         let mut served = served(name, rules);
-        let table = FrameworkTable::named(name);
+        let table = FrameworkTable::find(of_libraries, name);
         let controls: Vec<ListedControl> = if let Some(table) = table {
             let controls = table.controls.iter().filter(|control| is_chosen(&control.id));
             let listed = controls.map(|control| {
                 let rules = served.remove(&control.id).unwrap_or_default();
                 let (coverage, reason) = control.coverage(!rules.is_empty());
-                ListedControl { id: control.id.clone(), title: Some(&control.title), coverage, rules, reason }
+                let (title, reason) = (Some(control.title.clone()), reason.map(str::to_owned));
+                ListedControl { id: control.id.clone(), title, coverage, rules, reason }
             });
             listed.collect()
         } else {
@@ -120,9 +137,9 @@ impl ListedFramework {
         };
         (!controls.is_empty()).then(|| Self {
             name: name.to_owned(),
-            title: table.map(|table| table.title.as_str()),
-            version: table.and_then(|table| table.version.as_deref()),
-            link: table.map(|table| table.link.as_str()),
+            title: table.map(|table| table.title.clone()),
+            version: table.and_then(|table| table.version.clone()),
+            link: table.and_then(|table| table.link.clone()),
             summary,
             controls,
         })

@@ -23,9 +23,9 @@ pub(super) fn render(
 ) -> io::Result<()> {
     let paint = Paint(options.color);
     for ListedFramework { name, title, version, link, summary, controls } in frameworks {
-        let version = version.map(|version| format!(" {version}")).unwrap_or_default();
-        let head = title.map_or_else(|| shown_line(name), |title| format!("{title}{version}"));
-        let link = link.map(|link| format!("  {}", paint.with(DIM, link))).unwrap_or_default();
+        let version = version.as_ref().map(|version| format!(" {version}")).unwrap_or_default();
+        let head = title.as_ref().map_or_else(|| shown_line(name), |title| format!("{}{version}", shown_line(title)));
+        let link = link.as_ref().map(|link| format!("  {}", paint.with(DIM, &shown_line(link)))).unwrap_or_default();
         writeln!(out, "{}{link}", paint.with(BOLD, &head))?;
         let widest = controls.iter().map(|control| columns_of(&shown_line(&control.id))).max().unwrap_or_default();
         for control in controls {
@@ -60,7 +60,8 @@ fn word(coverage: ControlCoverage) -> (&'static str, Style) {
 /// Returns the title, the rules and the reason, for example `Few subjects can read Secrets (RBAC-03): only …`.
 fn described(ListedControl { title, rules, reason, .. }: &ListedControl) -> String {
     let rules = if rules.is_empty() { String::new() } else { format!("({})", rules.join(", ")) };
-    let parts: Vec<&str> = [title.unwrap_or_default(), &rules].into_iter().filter(|part| !part.is_empty()).collect();
-    let reason = reason.map(|reason| format!(": {reason}")).unwrap_or_default();
+    let parts: Vec<&str> =
+        [title.as_deref().unwrap_or_default(), &rules].into_iter().filter(|part| !part.is_empty()).collect();
+    let reason = reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
     shown_line(&format!("{}{reason}", parts.join(" ")))
 }

@@ -37,7 +37,7 @@ pub fn render(
         Format::Github => forms::github(result, options, out),
         Format::Gitlab => forms::gitlab(result, options, out),
         Format::Markdown => forms::markdown(result, options, out),
-        Format::Html => page::render(result, out),
+        Format::Html => page::render(result, options.at, out),
         Format::Openreport => forms::openreport(result, options, out),
     }
 }

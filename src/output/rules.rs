@@ -44,7 +44,7 @@ pub(super) fn page(about: &About) -> Option<&str> {
 }
 
 /// Whether this is a web URL without brackets or other characters that could end a link in some format.
-fn is_page(url: &str) -> bool {
+pub(super) fn is_page(url: &str) -> bool {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~:/?#@!$&+,;=%".contains(&byte);
     let rest = url.strip_prefix("https://").or_else(|| url.strip_prefix("http://"));
     let encoded =

@@ -134,3 +134,34 @@ fn patches_are_applied_completely_or_not_at_all() {
     let texts = files.map(|file| format!("== {file}\n{}", fs::read_to_string(folder.path().join(file)).unwrap()));
     insta::assert_snapshot!("patch_files", texts.concat());
 }
+
+const USELESS: &str = r#"
+package u
+
+# The fix adds a label, but the rule is about another one.
+deny contains {"msg": "no team", "details": {"patch": patch}} if {
+    not input.metadata.labels.team
+    patch := [{"op": "add", "path": "/spec/ports/-", "value": count(input.spec.ports)}]
+}
+
+deny contains {"msg": "no size", "details": {"field": "spec.size", "fix": 1}} if not input.spec.size
+"#;
+
+#[test]
+fn a_fix_that_resolves_nothing_is_taken_back() {
+    // A byte order mark before a document marker is what some editors write.
+    let old = "\u{feff}---\napiVersion: example.com/v1\nkind: A\nmetadata: {name: a}\nspec:\n  ports: [1]\n";
+    let folder = folder(&[("p/u.rego", USELESS), ("a.yaml", old)]);
+    let text = || fs::read_to_string(folder.path().join("a.yaml")).unwrap();
+    let output = check(folder.path(), &["-p", "p", "-f", "a.yaml", "--fix"]).output().unwrap();
+    let notes = String::from_utf8(output.stderr).unwrap();
+    let fixed = format!("{old}  size: 1\n");
+    assert_eq!(text(), fixed, "{notes}");
+    assert!(notes.contains("fixed 1 result in 1 file"), "{notes}");
+    assert!(notes.contains("1 result not fixed: the fix of u/deny does not resolve the violation"), "{notes}");
+    assert!(!notes.contains("standard input, a URL"), "{notes}");
+    assert_eq!(output.status.code(), Some(1));
+    // The next run finds nothing to change.
+    let output = check(folder.path(), &["-p", "p", "-f", "a.yaml", "--fix"]).output().unwrap();
+    assert_eq!((text(), output.status.code()), (fixed, Some(1)));
+}

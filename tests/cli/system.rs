@@ -93,3 +93,23 @@ fn rules_of_other_sources_are_not_excused() {
     let result: Value = serde_json::from_slice(&kaudit(folder.path(), &arguments).output().unwrap().stdout).unwrap();
     assert_eq!(result["summary"]["fail"], 5);
 }
+
+#[test]
+fn an_object_of_the_cluster_is_not_excused_as_the_dependent_of_a_component() {
+    let role = |name: &str, more: &str| {
+        format!(
+            "apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata: {{name: {name}, {more}}}\nrules:\n\
+             - {{apiGroups: [\"*\"], resources: [\"*\"], verbs: [\"*\"]}}\n"
+        )
+    };
+    let owner = "ownerReferences: [{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, name: \
+                 local-path-provisioner-role, uid: u1, controller: true}]";
+    let forged = role("forged", owner);
+    let manifests = [role("local-path-provisioner-role", "uid: u1"), forged.clone()].join("---\n");
+    let of_forged = |found: BTreeSet<String>| found.into_iter().filter(|row| row.starts_with("forged ")).collect();
+    let found: BTreeSet<String> = of_forged(violations(&check(&manifests, &[])));
+    let alone: BTreeSet<String> = of_forged(violations(&check(&forged, &[])));
+    assert!(!alone.is_empty() && found == alone, "{found:?} {alone:?}");
+    let excused = results(&check(&manifests, &[]), &["skip"]);
+    assert!(excused.iter().any(|row| row.starts_with("local-path-provisioner-role ")), "{excused:?}");
+}

@@ -1,5 +1,6 @@
 //! The alerts of the chart, evaluated by promtool: each fires when it should, and no other.
 
+mod dashboard;
 mod scraped;
 
 use std::{collections::BTreeSet, process::Command};
@@ -7,7 +8,7 @@ use std::{collections::BTreeSet, process::Command};
 use kaudit_controlplane::{Tool, require_tool, tool};
 use serde_json::{Value, json};
 
-use crate::chart::{Rendered, render};
+use crate::chart::render;
 
 /// The snapshot with the names of all metrics.
 const METRICS: &str =
@@ -229,49 +230,4 @@ async fn alerts_can_be_disabled_and_have_labels_and_thresholds() {
     assert_eq!(render("kaudit", &[]).await.of_kinds(&["PrometheusRule"]).count(), 0, "off by default");
     let bare = render("kaudit", &["prometheusRule.enabled=true", "prometheusRule.runbookURL="]).await;
     assert!(!["runbook_url", "page:", "cluster:"].iter().any(|name| bare.text.contains(name)), "{}", bare.text);
-}
-
-/// Returns the dashboard of a release.
-fn dashboard(rendered: &Rendered) -> Value {
-    let map = rendered.of_kinds(&["ConfigMap"]).find(|object| object["data"]["kaudit.json"].is_string()).unwrap();
-    assert_eq!(map["metadata"]["labels"]["grafana_dashboard"], "1");
-    serde_json::from_str(map["data"]["kaudit.json"].as_str().unwrap()).unwrap()
-}
-
-/// Returns the queries of Grafana, with its variables filled in.
-fn questions(dashboard: &Value) -> Vec<String> {
-    let targets = dashboard["panels"].as_array().unwrap().iter().filter_map(|panel| panel["targets"].as_array());
-    let filled = |target: &Value| {
-        let mut expression = target["expr"].as_str().unwrap().to_owned();
-        for (variable, value) in
-            [("$__rate_interval", "5m"), ("$resource_namespace", ".*"), ("$cluster", ".*"), ("$job", ".*")]
-        {
-            expression = expression.replace(variable, value);
-        }
-        assert!(!expression.contains('$'), "{expression}");
-        expression
-    };
-    targets.flatten().map(filled).collect()
-}
-
-#[tokio::test]
-async fn prometheus_accepts_the_queries_of_the_dashboard() {
-    if !require_tool(Tool::Helm) || !require_tool(Tool::Promtool) {
-        return;
-    }
-    let rendered = render("kaudit", &["dashboard.enabled=true", "dashboard.annotations.grafana_folder=Security"]).await;
-    let expressions = questions(&dashboard(&rendered));
-    assert!(expressions.len() > 20, "{expressions:#?}");
-    let rule = |(number, expression)| json!({"record": format!("asked:{number}"), "expr": expression});
-    let rules: Vec<Value> = expressions.iter().enumerate().map(rule).collect();
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("rules.yaml");
-    std::fs::write(&file, json!({"groups": [{"name": "dashboard", "rules": rules}]}).to_string()).unwrap();
-    promtool(&["check", "rules", "--lint=none"], &file);
-    let words =
-        |text: &str| text.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_')).map(str::to_owned).collect();
-    let words: Vec<String> = expressions.iter().flat_map(|text| -> Vec<String> { words(text) }).collect();
-    for metric in words.iter().filter(|word| word.starts_with("kaudit_")) {
-        assert!(is_metric(metric), "there is no {metric}");
-    }
 }

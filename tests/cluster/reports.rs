@@ -8,6 +8,7 @@ mod characters;
 mod freshness;
 mod memory;
 mod owners;
+mod policy_reporter;
 
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -356,6 +356,33 @@ fn controls_and_frameworks_select_the_rules() {
 }
 
 #[test]
+fn frameworks_have_their_controls_and_the_reasons_of_those_not_evaluated() {
+    let all = library(None, &[]).unwrap();
+    let controls = |policies: &PolicySet, name: &str| -> Vec<String> {
+        let table = policies.frameworks.iter().find(|table| table.name == name).unwrap();
+        let shown = table.controls.iter().map(|control| {
+            let why = control.unchecked.as_deref().map(|why| format!(": {why}")).unwrap_or_default();
+            format!("{} {}{why}", control.id, control.title)
+        });
+        shown.collect()
+    };
+    assert_eq!(controls(&all, "kubescape-exposed"), ["X-0003 Exposed to all", "X-0005 Secrets"]);
+    let small = ["X-0002 Replicas", "X-0008 Of one cloud: it applies to one cloud"];
+    assert_eq!(controls(&all, "kubescape-small"), small);
+    let served = |policies: &PolicySet, name: &str| {
+        let policy = policies.policies.iter().find(|policy| &*policy.name == name).unwrap();
+        policy.rules[0].metadata.custom.get("frameworks").cloned()
+    };
+    assert_eq!(served(&all, "X-0003"), Some(json!({"kubescape-exposed": ["X-0003"]})));
+    assert_eq!(served(&all, "X-0001"), None);
+    // A chosen framework is the only one.
+    let exposed = library(Some("kubescape-exposed"), &[]).unwrap();
+    let tables: Vec<&str> = exposed.frameworks.iter().map(|table| table.name.as_str()).collect();
+    assert_eq!(tables, ["kubescape-exposed"]);
+    assert_eq!(names(&exposed).len(), 3);
+}
+
+#[test]
 fn config_inputs_of_the_user_override_those_of_the_library() {
     let objects = read(&own("objects.yaml"));
     let messages = |more: &[PathBuf]| -> Vec<String> {

@@ -13,7 +13,7 @@ use std::{
 };
 
 use kaudit::{
-    judge::set::PolicySet,
+    judge::{load_options::LoadOptions, rule::Rule, set::PolicySet},
     model::verdict::{Finding, Outcome},
     rego::analysis::yaml,
 };
@@ -187,6 +187,56 @@ fn results_equal_those_of_trivy_for_all_check_forms() {
     let (differences, results) = differences(&folder().join("checks"), &["."], &altered(&objects));
     assert!(results > 1_000, "only {results} results");
     assert!(differences.is_empty(), "{differences:#?}");
+}
+
+#[test]
+fn compliance_specifications_are_frameworks() {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| fs::write(folder.path().join(name), text).unwrap();
+    write(
+        "check.rego",
+        "# METADATA\n# title: No latest\n# custom:\n#   id: X-0001\n#   avd_id: AVD-X-0001\n#   input: {selector: [{type: \
+         kubernetes}]}\npackage builtin.kubernetes.X0001\n\ndeny contains res if {\n\tres := result.new(\"no\", {})\n}\n",
+    );
+    write(
+        "acme.yaml",
+        "spec:\n  id: acme-1.0\n  title: Acme\n  relatedResources: [https://example.com]\n  version: '1.0'\n  controls:\n  - {id: \
+         '1.1', name: Images, severity: LOW, checks: [{id: AVD-X-0001}]}\n  - {id: '1.2', name: Nodes, checks: null}\n",
+    );
+    let load = |framework: &str| {
+        let options = LoadOptions { frameworks: vec![framework.to_owned()], ..LoadOptions::default() };
+        PolicySet::load_with(&[folder.path().to_owned()], &options)
+    };
+    let policies = load("acme-1.0:1.1").unwrap();
+    assert!(policies.problems.is_empty(), "{:?}", policies.problems);
+    let rule = &policies.policies[0].rules[0];
+    assert_eq!(rule.metadata.custom["frameworks"], json!({"acme-1.0": ["1.1"]}));
+    let unchecked: Vec<_> = policies.frameworks[0].controls.iter().map(|control| control.unchecked.is_some()).collect();
+    assert_eq!(unchecked, [false, true]);
+    assert!(load("acme-2.0").unwrap_err().to_string().contains("did you mean acme-1.0?"));
+    assert!(load("acme-1.0:1.2").is_err(), "no rule is left");
+}
+
+#[test]
+fn the_kubernetes_specifications_of_trivy_are_read() {
+    if !require_tool(Tool::Trivy) {
+        return;
+    }
+    let output = Command::new(tool(Tool::Trivy).unwrap()).arg("library").output().unwrap();
+    let library = PathBuf::from(String::from_utf8(output.stdout).unwrap().trim());
+    let copy = tempfile::tempdir().unwrap();
+    for part in ["checks", "lib"] {
+        copy_library(&library.join(part), &copy.path().join(part), &mut Vec::new());
+    }
+    let sources = [copy.path().to_owned(), library.join("pkg/compliance")];
+    let policies = PolicySet::load_with(&sources, &LoadOptions::default()).unwrap();
+    let served = |name: &str| {
+        let rules = policies.policies.iter().flat_map(|policy| &policy.rules);
+        let names = |rule: &&Rule| rule.metadata.custom.get("frameworks").is_some_and(|own| own.get(name).is_some());
+        rules.filter(names).count()
+    };
+    let tables: Vec<&str> = policies.frameworks.iter().map(|table| table.name.as_str()).collect();
+    assert!(served("k8s-nsa-1.0") > 10 && served("k8s-pss-baseline-0.1") > 5, "{tables:?}");
 }
 
 #[test]

@@ -100,6 +100,7 @@ fn result(text: &str) -> AuditResult {
         complete: false,
         summary: Summary { objects: 1, fail: 1, ..Summary::default() },
         coverage: vec![],
+        frameworks: Arc::default(),
         bundles: vec![Edition {
             source: text.into(),
             digest: text.to_owned(),

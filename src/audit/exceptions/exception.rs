@@ -289,6 +289,12 @@ impl Exception {
         self.namespaces.is_empty() == namespace.is_none() && namespace.is_none_or(is_own)
     }
 
+    /// Whether it also excuses the dependents of its objects. Anybody who creates an object of the cluster may name an owner, so
+    /// a system component of the cluster excuses only itself.
+    pub(crate) fn counts_for_dependents(&self) -> bool {
+        self.author != Author::Library || !self.namespaces.is_empty()
+    }
+
     /// Whether it is about an object, whose labels are read only if they decide.
     pub(crate) fn matches<'a>(&self, key: &ObjectKey, labels: impl FnOnce() -> &'a BTreeMap<String, String>) -> bool {
         let namespace = key.namespace.as_deref().unwrap_or_default();

@@ -60,6 +60,7 @@ impl Pipeline {
             bundles: set.bundles.clone(),
             refused: set.refused().cloned().collect(),
             not_judged: set.unjudged.clone(),
+            frameworks: Arc::clone(&set.frameworks),
             profile: set.shown_profile(),
             skipped_rules: set.rule_changes.skipped.clone(),
             min_severity: set.rule_changes.min_severity,

@@ -1,7 +1,7 @@
 //! `check --fix` and `--diff`: apply the fixes that results name.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
     fs,
     io::{self, Write as _},
     path::Path,
@@ -13,7 +13,10 @@ use similar::TextDiff;
 use tempfile::NamedTempFile;
 
 use crate::{
-    audit::result::{AuditResult, Entry, LineEdit},
+    audit::{
+        fingerprint::Fingerprint,
+        result::{AuditResult, Entry, LineEdit},
+    },
     model::object::Location,
     output::{note, print, safe::shown_line, style::count},
     source::manifest::{FixedLines, FixedObject, ManifestFile, ManifestText, ObjectPatch, ResultFix},
@@ -26,14 +29,26 @@ const SHORT: usize = 1 << 10;
 /// The maximum number of results with a fix in SARIF.
 const MOST_EDITS: usize = 1_000;
 
+/// A fix that a result names: the id of the result, and the fix as text.
+type NamedFix = (Fingerprint, String);
+
 /// The fixes applied so far.
 #[derive(Debug, Default)]
 pub(super) struct AppliedFixes {
     rounds: usize,
-    results: usize,
-    files: BTreeSet<Arc<str>>,
+    files: BTreeMap<Arc<str>, FixedFile>,
+    /// Fixes that were taken back, because their results remained.
+    useless: HashSet<NamedFix>,
     /// Why files could not be written.
     refused: BTreeMap<Arc<str>, String>,
+}
+
+/// A file with fixes.
+#[derive(Debug)]
+struct FixedFile {
+    /// Its text before all of them.
+    original: String,
+    fixes: HashSet<NamedFix>,
 }
 
 /// A file whose text changes.
@@ -41,42 +56,81 @@ struct FileChange {
     file: Arc<str>,
     old: String,
     new: String,
-    /// How many fixes were applied.
-    applied: usize,
+    applied: Vec<NamedFix>,
 }
 
 impl AppliedFixes {
-    /// Applies the fixes of a result to its files; returns whether it changed any.
+    /// Applies the fixes of a result to its files; returns whether it changed any. A fix whose result is still there in the
+    /// next round is useless: its file is restored, and fixed again without it.
     pub(super) fn fix(&mut self, result: &AuditResult, files: &[ManifestFile]) -> bool {
+        if self.take_back(result) {
+            return true;
+        }
         self.rounds += 1;
         if self.rounds > ROUNDS {
             return false;
         }
-        let changes = changes(result, files);
         let mut is_changed = false;
-        for FileChange { file, new, applied, .. } in &changes {
-            match replace(Path::new(&**file), new) {
-                Ok(()) => {
-                    is_changed = true;
-                    self.results += applied;
-                    self.files.insert(Arc::clone(file));
-                }
-                Err(error) => drop(self.refused.insert(Arc::clone(file), error.to_string())),
+        for FileChange { file, old, new, applied } in changes(result, files, &self.useless) {
+            if self.write(&file, &new) {
+                is_changed = true;
+                let fixed = FixedFile { original: old, fixes: HashSet::new() };
+                self.files.entry(file).or_insert(fixed).fixes.extend(applied);
             }
         }
         is_changed
     }
 
+    /// Restores the files whose applied fixes did not resolve their results; returns whether there are any.
+    fn take_back(&mut self, result: &AuditResult) -> bool {
+        let left = result.results.iter().filter_map(|entry| {
+            let (location, fix) = named_fix(entry)?;
+            let fix = named(entry, &fix.ok()?);
+            self.files.get(&location.file)?.fixes.contains(&fix).then(|| (Arc::clone(&location.file), fix))
+        });
+        let left: Vec<(Arc<str>, NamedFix)> = left.collect();
+        for (file, fix) in &left {
+            self.useless.insert(fix.clone());
+            if let Some(FixedFile { original, .. }) = self.files.remove(file) {
+                self.write(file, &original);
+            }
+        }
+        // The other fixes of a restored file are applied again.
+        self.rounds = if left.is_empty() { self.rounds } else { 0 };
+        !left.is_empty()
+    }
+
+    /// Replaces the text of a file; returns whether that succeeded.
+    fn write(&mut self, file: &Arc<str>, text: &str) -> bool {
+        let written = replace(Path::new(&**file), text);
+        if let Err(error) = &written {
+            self.refused.insert(Arc::clone(file), error.to_string());
+        }
+        written.is_ok()
+    }
+
     /// Reports on standard error how much was fixed, and what could not be.
     pub(super) fn report(&self, left: &AuditResult) {
         let unfixed = count_fixable(left);
-        if self.results > 0 || unfixed == 0 {
-            note(&format!("fixed {} in {}", count(self.results, "result"), count(self.files.len(), "file")));
+        let results: usize = self.files.values().map(|file| file.fixes.len()).sum();
+        if results > 0 || unfixed == 0 {
+            note(&format!("fixed {} in {}", count(results, "result"), count(self.files.len(), "file")));
         }
         for (file, why) in &self.refused {
             note(&format!("{file} could not be written: {why}"));
         }
-        note_unfixed(left, unfixed);
+        let is_useless = |entry: &&Entry| {
+            let fix = named_fix(entry).and_then(|(_, fix)| fix.ok());
+            fix.is_some_and(|fix| self.useless.contains(&named(entry, &fix)))
+        };
+        let useless: Vec<&Entry> = left.results.iter().filter(is_useless).collect();
+        let rules: BTreeSet<String> = useless.iter().map(|entry| entry.id_of_rule()).collect();
+        if !useless.is_empty() {
+            let rules = shown_line(&rules.into_iter().collect::<Vec<_>>().join(", "));
+            let results = count(useless.len(), "result");
+            note(&format!("{results} not fixed: the fix of {rules} does not resolve the violation"));
+        }
+        note_unfixed(left, unfixed - useless.len());
     }
 }
 
@@ -112,7 +166,7 @@ fn note_unfixed(result: &AuditResult, unfixed: usize) {
 /// # Errors
 /// When standard output cannot be written.
 pub(super) fn show(result: &AuditResult, files: &[ManifestFile]) -> anyhow::Result<u8> {
-    let changes = changes(result, files);
+    let changes = changes(result, files, &HashSet::new());
     print(|out| {
         changes.iter().try_for_each(|FileChange { file, old, new, .. }| {
             // Paths as `git apply` expects them.
@@ -121,7 +175,7 @@ pub(super) fn show(result: &AuditResult, files: &[ManifestFile]) -> anyhow::Resu
             write!(out, "{}", diff.unified_diff().header(&format!("a/{file}"), &format!("b/{file}")))
         })
     })?;
-    let applied = changes.iter().map(|change| change.applied).sum();
+    let applied = changes.iter().map(|change| change.applied.len()).sum();
     note_unfixed(result, count_fixable(result).saturating_sub(applied));
     Ok(u8::from(!changes.is_empty()))
 }
@@ -184,22 +238,41 @@ fn fixed_object(entry: &Entry, fixes: Vec<ResultFix>) -> FixedObject {
     FixedObject { object: Arc::clone(&entry.resource), fixes }
 }
 
-/// Returns the changes of the given files. Other files, such as templates of rendered objects, are not changed.
-fn changes(result: &AuditResult, given: &[ManifestFile]) -> Vec<FileChange> {
+/// The objects of a file by line, each with the names of its fixes.
+type ObjectsByLine = BTreeMap<usize, (FixedObject, Vec<NamedFix>)>;
+
+/// Returns a fix as that of a result.
+fn named(entry: &Entry, fix: &ResultFix) -> NamedFix {
+    (entry.id, format!("{fix:?}"))
+}
+
+/// Returns the changes of the given files, without useless fixes. Other files, such as templates of rendered objects, are not
+/// changed.
+fn changes(result: &AuditResult, given: &[ManifestFile], useless: &HashSet<NamedFix>) -> Vec<FileChange> {
     let given: BTreeSet<&Path> = given.iter().map(|file| &*file.path).collect();
-    let mut files: BTreeMap<&Arc<str>, BTreeMap<usize, FixedObject>> = BTreeMap::new();
+    let mut files: BTreeMap<&Arc<str>, ObjectsByLine> = BTreeMap::new();
     for entry in &result.results {
         let Some((location, Ok(fix))) = named_fix(entry) else { continue };
+        let name = named(entry, &fix);
+        if useless.contains(&name) {
+            continue;
+        }
         let objects = files.entry(&location.file).or_default();
-        let object = objects.entry(location.line).or_insert_with(|| fixed_object(entry, Vec::new()));
+        let (object, names) =
+            objects.entry(location.line).or_insert_with(|| (fixed_object(entry, Vec::new()), Vec::new()));
         // Another object may begin on the same line; a later round fixes it.
         if object.object == entry.resource {
             object.fixes.push(fix);
+            names.push(name);
         }
     }
     let changed = files.into_iter().filter_map(|(file, objects)| {
         let old = read(file).filter(|_| given.contains(Path::new(&**file)))?;
+        let names: BTreeMap<usize, Vec<NamedFix>> =
+            objects.iter().map(|(line, (_, names))| (*line, names.clone())).collect();
+        let objects = objects.into_iter().map(|(line, (object, _))| (line, object)).collect();
         let (new, applied) = ManifestText::new(&old).fixed(objects);
+        let applied = applied.into_iter().filter_map(|(line, fix)| names.get(&line)?.get(fix).cloned()).collect();
         (new != old).then(|| FileChange { file: Arc::clone(file), old, new, applied })
     });
     changed.collect()

@@ -41,6 +41,8 @@ pub(crate) const DIALECT: Dialect = Dialect(&DialectDescription {
     ..DialectDescription::new("kubescape", InputForm::Array, conftest::findings)
 });
 
+/// Begins the names of its frameworks on the page and in results: some have the names of others.
+pub(crate) const FRAMEWORK_PREFIX: &str = "kubescape-";
 const METADATA: &str = "rule.metadata.json";
 const RULE: &str = "raw.rego";
 /// kaudit's implementation of the helper functions that the rules of a library may import.
@@ -219,6 +221,7 @@ impl<'f> ControlLibrary<'f> {
     /// Finds a framework by its name or by its file name.
     pub(crate) fn framework(&self, name: &str) -> Option<&(Framework, Arc<str>)> {
         let stem = |file: &str| Path::new(file).file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        let name = name.strip_prefix(FRAMEWORK_PREFIX).unwrap_or(name);
         let is = |other: &str| is_same(other, name);
         self.frameworks.iter().find(|(framework, file)| is(&framework.name) || is(&stem(file)))
     }

@@ -6,6 +6,7 @@
 //! Dockerfiles, clouds and so on are in the same directories: they are left out before compilation, as are the
 //! libraries that only they use.
 
+pub(crate) mod compliance;
 mod legacy;
 mod results;
 mod selector;

@@ -11,13 +11,14 @@ use crate::{
         dialects::kubescape::{
             self, CAUTILS, ControlLibrary, RuleFiles,
             arrays::Aggregator,
-            controls::{missing_controls, missing_rules, unjudged_rule},
+            controls::{missing_controls, missing_rules, table, unjudged_rule},
             document::{Control, FixedInput, RuleMetadata},
             needs::{needs_builtin, why_unjudged},
             rule::{ControlRule, ENTRY, KubescapeRule, PACKAGE, RuleInput},
             sees_whole_cluster,
         },
         entrypoints::CompilePurpose,
+        frameworks::FrameworkTable,
         metadata::{Metadata, RelatedResource},
         policy::Policy,
         reads::Matches,
@@ -38,6 +39,8 @@ pub(crate) struct LoadedControls {
     pub(crate) unjudged: Vec<Unjudged>,
     /// Rules that no chosen control uses.
     pub(crate) left_out: Vec<Unjudged>,
+    /// The chosen frameworks, or all if none is chosen.
+    pub(crate) frameworks: Vec<FrameworkTable>,
 }
 
 /// Compiles the rules of these frameworks, or all if there is none.
@@ -69,6 +72,11 @@ pub(crate) fn load(
     }
     loaded.unjudged.sort();
     loaded.left_out.sort();
+    let own = library.frameworks.iter().filter(|(framework, _)| {
+        let is_own = |name: &String| library.framework(name).is_some_and(|(own, _)| own.name == framework.name);
+        frameworks.is_empty() || frameworks.iter().any(is_own)
+    });
+    loaded.frameworks = own.map(|(framework, _)| table(framework, &library.controls, &loaded.unjudged)).collect();
     loaded
 }
 

@@ -53,6 +53,11 @@ fn later_settings_take_precedence_and_invalid_ones_are_errors() {
     settings.extend(RuleSettings::parse("{'images/deny_latest_tag': {off: false, severity: high}}").unwrap());
     let change = of(&settings, "IMG-01");
     assert_eq!((change.off, change.severity), (Some(false), Some(Severity::High)));
+    // In one source, an id or a name of a rule is more precise than the name of a policy, whatever comes first.
+    let settings = RuleSettings::parse("{IMG-01: {severity: high}, images: {severity: low}, '*': off}").unwrap();
+    let change = of(&settings, "IMG-01");
+    assert_eq!((change.off, change.severity), (Some(true), Some(Severity::High)));
+    assert_eq!(of(&settings, "IMG-02").severity, Some(Severity::Low));
     // Keys that look like numbers or booleans are names.
     let settings = RuleSettings::parse("{1.10: off, y: off}").unwrap();
     let off = |id: &str| settings.of("p", "deny", &metadata(id)).off;

@@ -88,6 +88,7 @@ fn with_text(text: &str) -> AuditResult {
         recommended_action: Some(text.into()),
         long_id: Some(text.into()),
         aliases: vec![text.into()],
+        example: None,
     };
     result.policies[0].name = text.to_owned();
     result.policies[0].source = text.to_owned();

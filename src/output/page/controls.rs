@@ -31,12 +31,13 @@ pub(super) struct ControlNumbers {
 
 /// Returns the names of the frameworks that rules in force serve.
 pub(super) fn names(page: &Page) -> BTreeSet<Arc<str>> {
-    page.rules().flat_map(|(_, _, about)| about.frameworks.keys()).map(canonical).collect()
+    page.rules().flat_map(|(_, _, about)| about.frameworks.keys()).map(|name| canonical(page, name)).collect()
 }
 
 /// Returns the name of a framework's table, or the name itself.
-fn canonical(name: &Arc<str>) -> Arc<str> {
-    FrameworkTable::named(name).map_or_else(|| Arc::clone(name), |table| table.name.as_str().into())
+fn canonical(page: &Page, name: &Arc<str>) -> Arc<str> {
+    FrameworkTable::find(&page.result.frameworks, name)
+        .map_or_else(|| Arc::clone(name), |table| table.name.as_str().into())
 }
 
 /// Returns the frameworks that rules in force serve, with their selected controls.
@@ -48,7 +49,7 @@ pub(super) fn frameworks(selection: &PageSelection<'_>) -> Vec<FrameworkRow> {
         let is_chosen = |control: &str| selector.as_ref().is_none_or(|chosen| chosen.selects(&name, control));
         let rules =
             page.rules().map(|(policy, rule, about)| (rule_id(policy, rule, about.id.as_deref()), &about.frameworks));
-        let listed = ListedFramework::new(&name, is_chosen, rules)?;
+        let listed = ListedFramework::new(&name, &page.result.frameworks, is_chosen, rules)?;
         let controls =
             listed.controls.iter().map(|control| numbers.of_control(page, &control_name(&name, &control.id)));
         Some(FrameworkRow { controls: controls.collect(), listed })

@@ -14,6 +14,7 @@ use sha2::{Digest as _, Sha256};
 use super::{
     document::STYLE,
     layout::{PageState, filter, header},
+    parts::time,
     prepared::{Page, PageContext},
     query::{PageQuery, View},
     selection::PageSelection,
@@ -28,16 +29,17 @@ const SCRIPT: &str = include_str!("file.js");
 /// Maximum number of results, which a browser shows and searches quickly; they take about 4 MB.
 const RESULTS: usize = 10_000;
 
-/// Writes all views of a result.
-pub(crate) fn render(result: &AuditResult, out: &mut dyn io::Write) -> io::Result<()> {
+/// Writes all views of a result; `at` is the time of the audit, if the file shall name it.
+pub(crate) fn render(result: &AuditResult, at: Option<Timestamp>, out: &mut dyn io::Write) -> io::Result<()> {
     let mut entries = worst_first(&result.results);
     let all = entries.len();
     entries.truncate(RESULTS);
     let shown = result.with_results(entries.into_iter().cloned().collect());
-    let page = Page::new(shown, PageContext::of_file());
+    let page = Page::new(shown, PageContext::of_file(at.unwrap_or_default()));
     let query = PageQuery::default();
     let selection = PageSelection { is_file: true, ..PageSelection::new(&page, &query) };
     let content = html! {
+        @if let Some(at) = at { p.note { "Audit of " (time(&selection, at)) } }
         (filter(&selection))
         @if all > RESULTS {
             p.error { (all - RESULTS) " of " (all) " results were left out, the least severe first, and the numbers below are without them; use -o json for all." }
@@ -80,8 +82,7 @@ fn document(title: &str, selection: &PageSelection<'_>, content: &Markup) -> Mar
 
 impl PageContext {
     /// Returns the context of an audit that has ended.
-    fn of_file() -> Self {
-        let at = Timestamp::now();
+    fn of_file(at: Timestamp) -> Self {
         Self {
             cluster: Arc::default(),
             at,

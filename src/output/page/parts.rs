@@ -157,6 +157,7 @@ pub(super) fn words(about: &About) -> Markup {
         @for (label, text) in texts.into_iter().filter_map(|(label, text)| Some((label, text?))) {
             dt { (label) } dd.message { (lines(text)) }
         }
+        @if let Some(action) = &about.recommended_action { dt { "How to fix it" } dd.message { (lines(action)) } }
         @if !about.frameworks.is_empty() { dt { "Frameworks" } dd { (shown_line(&about.served_controls())) } }
         @if let Some(url) = page(about) { dt { "More" } dd { a href=(url) rel="noreferrer" { (url) } } }
     }

@@ -46,6 +46,11 @@ impl View {
         self != Self::Changes
     }
 
+    /// Whether filters select what it shows.
+    pub(super) fn has_filters(self) -> bool {
+        self != Self::Coverage
+    }
+
     /// Returns the value of `view` in a URL.
     pub(super) fn word(self) -> String {
         self.title().to_lowercase()

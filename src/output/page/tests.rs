@@ -5,9 +5,15 @@ use jiff::SignedDuration;
 use super::*;
 use crate::{
     audit::result::{About, AuditResult, Ended},
+    judge::{
+        frameworks::{FrameworkTable, TableControl},
+        metadata::RuleExample,
+        rule::RuleText,
+    },
     model::{
+        coverage::{Coverage, State, UNNEEDED},
         rule_counts::RuleCounts,
-        verdict::{Outcome, Severity},
+        verdict::{Outcome, Severity, Source},
     },
     output::tests::{audit, cluster_with_gaps, entry, hostile, resource},
     rego::Problem,
@@ -380,6 +386,84 @@ fn controls_have_their_failing_objects() {
 }
 
 #[test]
+fn frameworks_of_libraries_name_controls_without_rules() {
+    let mut result = of_frameworks();
+    let control = |id: &str, unchecked: Option<&str>| TableControl {
+        id: id.to_owned(),
+        title: format!("Title of {id}"),
+        unchecked: unchecked.map(str::to_owned),
+        ..TableControl::default()
+    };
+    let table = FrameworkTable {
+        name: "acme".to_owned(),
+        title: "Acme's rules".to_owned(),
+        version: None,
+        link: Some("javascript:alert(1)".to_owned()),
+        aliases: Vec::new(),
+        controls: vec![control("A.1", None), control("A.2", Some("it needs a scanner"))],
+    };
+    result.frameworks = [table].into();
+    let text = html(&result, &view(View::Frameworks));
+    for part in ["Acme's rules", "Title of A.1", "1 checked in full, 0 in part, 1 not checked", ": it needs a scanner"]
+    {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    assert!(!text.contains("javascript:"), "{text}");
+}
+
+#[test]
+fn a_rule_has_an_example() {
+    let mut result = owned();
+    let image = &mut result.policies[0];
+    let example = RuleExample { violating: "image: web:latest".to_owned(), correct: "image: web:1.4".to_owned() };
+    let about = About {
+        example: Some(Arc::new(example)),
+        recommended_action: Some("Name a version.".into()),
+        ..About::default()
+    };
+    image.about_rules = [("deny_latest".to_owned(), about)].into();
+    let rule = PageQuery { rule: Some("image/deny_latest".to_owned()), ..view(View::Rules) };
+    let text = html(&result, &rule);
+    assert!(text.contains("image: web:latest") && text.contains("image: web:1.4"), "{text}");
+    assert!(text.contains("How to fix it") && text.contains("Name a version."), "{text}");
+    // A rule of the library has the one of its page in the documentation.
+    let image = &mut result.policies[0];
+    image.about_rules = [("deny_latest".to_owned(), About { id: Some("IMG-01".into()), ..About::default() })].into();
+    let source = |file: &str| Source { file: file.into(), line: 3 };
+    let text = |file: &str| vec![RuleText { source: source(file), text: "deny_latest contains result if {}".into() }];
+    image.texts = [("deny_latest".to_owned(), text("builtin/images.rego"))].into();
+    assert!(html(&result, &rule).contains("web:latest"), "{}", html(&result, &rule));
+    result.policies[0].texts = [("deny_latest".to_owned(), text("policies/images.rego"))].into();
+    assert!(!html(&result, &rule).contains("web:latest"), "another rule with this id");
+}
+
+#[test]
+fn forbidden_kinds_have_the_rights_to_grant() {
+    let kind = |group: &str, resource: &str, state, message: &str| Coverage {
+        group: group.to_owned(),
+        version: "v1".to_owned(),
+        kind: resource.to_owned(),
+        resource: resource.to_owned(),
+        state,
+        objects: 3,
+        inactive: 0,
+        message: message.to_owned(),
+    };
+    let mut result = owned();
+    result.coverage = vec![
+        kind("", "pods", State::Synced, ""),
+        kind("", "secrets", State::Forbidden, "forbidden"),
+        kind("apps", "deployments", State::Forbidden, "forbidden"),
+        kind("apps", "replicasets", State::Forbidden, &format!("{UNNEEDED}of no use")),
+    ];
+    let text = html(&result, &view(View::Coverage));
+    assert!(text.contains("- apiGroups: [&quot;&quot;]<br>  resources: [secrets]<br>  verbs: [list, watch]"), "{text}");
+    assert!(text.contains("resources: [deployments]<br>") && !text.contains("id=\"filter\""), "{text}");
+    result.coverage.truncate(1);
+    assert!(!html(&result, &view(View::Coverage)).contains("Rights to grant"));
+}
+
+#[test]
 fn changes_since_the_policies_changed_are_selected() {
     let changed = context().at.saturating_sub(SignedDuration::from_mins(5)).unwrap();
     let query = PageQuery { since: Some("policies".to_owned()), ..view(View::Changes) };
@@ -420,12 +504,13 @@ fn a_chart_shows_the_days_before() {
 #[test]
 fn a_file_has_all_views_and_links_within_it() {
     let mut out = Vec::new();
-    render(&of_frameworks(), &mut out).unwrap();
+    render(&of_frameworks(), Some(context().at), &mut out).unwrap();
     let text = String::from_utf8(out).unwrap();
     for view in View::ALL {
         let section = format!("<section class=\"view\" id=\"view={}\"", view.word());
         assert_eq!(text.contains(&section), view.is_in_file(), "{view:?}");
     }
+    assert!(text.contains("Audit of <time") && text.contains("2026-11-23 10:00:00 UTC"), "{text}");
     assert!(!text.contains("href=\"?") && text.contains("href=\"#view=objects&amp;namespace=shop\""), "{text}");
     // Links to an object and to a rule have targets.
     for id in ["object=Deployment.apps%2Fshop%2Fweb", "view=rules&amp;rule=image%2Fdeny_latest"] {

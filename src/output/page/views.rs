@@ -19,7 +19,15 @@ use super::{layout, owners::OwnerResults, query::View, selection::PageSelection}
 /// Returns the view that the query of a selection names.
 pub(super) fn view(selection: &PageSelection<'_>, reader: Option<&str>) -> Markup {
     let content = content(selection.query.view, selection);
-    layout::document_of(selection, None, reader, &html! { (layout::filter(selection)) (content) })
+    layout::document_of(
+        selection,
+        None,
+        reader,
+        &html! {
+            @if selection.query.view.has_filters() { (layout::filter(selection)) }
+            (content)
+        },
+    )
 }
 
 /// Returns the content of a view.

@@ -351,19 +351,22 @@ impl Values {
     }
 }
 
-/// Returns where the content of a document starts, after a byte order mark or the marker that separates it from the one
+/// Returns where the content of a document starts, after a byte order mark and the marker that separates it from the one
 /// before; `None` if that has not been read yet.
 fn start(bytes: &[u8]) -> Option<usize> {
     const MARK: &[u8] = b"---";
     const BYTE_ORDER: &[u8] = "\u{feff}".as_bytes();
+    if let Some(after) = bytes.strip_prefix(BYTE_ORDER) {
+        return Some(BYTE_ORDER.len() + start(after)?);
+    }
     if bytes.starts_with(MARK) {
         let end = MARK.len() + memchr::memchr(b'\n', &bytes[MARK.len()..])?;
         let behind = bytes[MARK.len()..end].trim_ascii();
         // Content after the marker belongs to the document.
         return Some(if behind.is_empty() || behind.starts_with(b"#") { end } else { MARK.len() });
     }
-    let is_partial = MARK.starts_with(bytes) || BYTE_ORDER.starts_with(bytes) && bytes != BYTE_ORDER;
-    (!is_partial).then(|| if bytes.starts_with(BYTE_ORDER) { BYTE_ORDER.len() } else { 0 })
+    let is_partial = MARK.starts_with(bytes) || BYTE_ORDER.starts_with(bytes);
+    (!is_partial).then_some(0)
 }
 
 /// Returns the line breaks before lines that begin with `---`, in JSON too. There are none before `searched`.

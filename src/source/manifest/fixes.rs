@@ -53,12 +53,13 @@ impl ManifestText {
         Self { mark, text: text.to_owned(), lines: FieldLines::parse(text.as_bytes()) }
     }
 
-    /// Returns the text with the fixes of objects, each identified by its first line, and how many fixes were applied.
+    /// Returns the text with the fixes of objects, each identified by its first line, and the fixes that were applied: the line
+    /// of the object, and the index in its fixes.
     /// A fix is applied completely or not at all. It is not applied if the text is not plain YAML, if it does not apply to
     /// the object, or if it conflicts with an earlier fix of the object: one of them removes or replaces a value that the
     /// other one changes. Then the object has to be evaluated again first.
-    pub fn fixed(&self, mut objects: BTreeMap<usize, FixedObject>) -> (String, usize) {
-        let (mut new, mut applied) = (self.text.clone(), 0);
+    pub fn fixed(&self, mut objects: BTreeMap<usize, FixedObject>) -> (String, Vec<(usize, usize)>) {
+        let (mut new, mut applied) = (self.text.clone(), Vec::new());
         // From the end, so that earlier objects keep their places.
         while let Some((line, object)) = objects.pop_last() {
             let place = self.lines.as_ref().and_then(|lines| lines.object(line));
@@ -67,7 +68,7 @@ impl ManifestText {
                 excerpt.and_then(|excerpt| Some((excerpt.range.clone(), excerpt.fixed(&new, &object)?)))
             {
                 new.replace_range(excerpt, &fixed);
-                applied += fixes;
+                applied.extend(fixes.into_iter().map(|fix| (line, fix)));
             }
         }
         (format!("{}{new}", self.mark), applied)
@@ -83,7 +84,7 @@ impl ManifestText {
         let mark = if begin == 0 { self.mark } else { "" };
         let lines = |inside: &str| format!("{mark}{}{inside}{}", &self.text[begin..start], &self.text[end..after]);
         let (old, new) = (lines(&self.text[start..end]), lines(&fixed));
-        (applied > 0 && new != old).then_some(FixedLines { line: excerpt.line, old, new })
+        (!applied.is_empty() && new != old).then_some(FixedLines { line: excerpt.line, old, new })
     }
 }
 
@@ -117,8 +118,8 @@ impl<'l> ObjectExcerpt<'l> {
         }
     }
 
-    /// Applies the fixes of the object. Returns the new text of the excerpt, and how many fixes were applied.
-    fn fixed(&self, text: &str, object: &FixedObject) -> Option<(String, usize)> {
+    /// Applies the fixes of the object. Returns the new text of the excerpt, and the indexes of the fixes that were applied.
+    fn fixed(&self, text: &str, object: &FixedObject) -> Option<(String, Vec<usize>)> {
         let old = &text[self.range.clone()];
         let keys: Vec<String> = self.keys.iter().map(|key| (*key).to_owned()).collect();
         let mut document = EditedDocument::new(old)?;
@@ -169,12 +170,12 @@ impl EditedDocument {
         }
     }
 
-    /// Applies fixes of the object at a place; returns how many were applied.
-    fn apply_all(&mut self, place: &[String], fixes: &[ResultFix]) -> usize {
-        let Some(object) = at(&self.value, place).cloned() else { return 0 };
+    /// Applies fixes of the object at a place; returns the indexes of those that were applied.
+    fn apply_all(&mut self, place: &[String], fixes: &[ResultFix]) -> Vec<usize> {
+        let Some(object) = at(&self.value, place).cloned() else { return Vec::new() };
         // All fixes are for the object as it was evaluated.
-        let changes = fixes.iter().filter_map(|fix| fix.changes(&object));
-        changes.filter(|changes| self.apply(place, &object, changes)).count()
+        let changes = fixes.iter().enumerate().filter_map(|(index, fix)| Some((index, fix.changes(&object)?)));
+        changes.filter(|(_, changes)| self.apply(place, &object, changes)).map(|(index, _)| index).collect()
     }
 
     /// Makes the changes of one fix; returns whether all of them are made. Otherwise nothing changes.

@@ -1,18 +1,24 @@
-//! A real Prometheus scrapes a running kaudit: the series of dashboard and alerts exist.
+//! A real Prometheus scrapes a running kaudit: the series of dashboard and alerts exist, and the dashboard shows the same
+//! figures as the page.
 
-use std::{fs, net::SocketAddr, process::Command};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    net::SocketAddr,
+    process::Command,
+};
 
 use form_urlencoded::byte_serialize;
-use kaudit_controlplane::{Tool, require, require_tool, shared, tool};
+use kaudit_controlplane::{ControlPlane, Tool, require, require_tool, shared, tool};
 use kaudit_test_support::long_run::get;
 use serde_json::{Value, json};
 
-use super::{dashboard, questions};
+use super::dashboard::{dashboard, query, questions};
 use crate::{
     chart::render,
     events::Scene,
     program::Program,
-    support::{Running, wait_for},
+    support::{Running, policies, wait_for},
 };
 
 /// Series that exist only after something was dropped, or with a memory limit of the container.
@@ -52,12 +58,25 @@ impl Prometheus {
         (answer["status"] == "success").then(|| answer["data"].clone())
     }
 
-    /// Returns the current values of an expression.
-    fn values(&self, expression: &str) -> Vec<String> {
+    /// Returns the current samples of an expression.
+    fn samples(&self, expression: &str) -> Vec<Value> {
         let query: String = byte_serialize(expression.as_bytes()).collect();
         let answer = self.ask(&format!("/api/v1/query?query={query}")).unwrap_or_default();
-        let result = answer["result"].as_array().into_iter().flatten();
-        result.filter_map(|sample| Some(sample["value"][1].as_str()?.to_owned())).collect()
+        answer["result"].as_array().cloned().unwrap_or_default()
+    }
+
+    /// Returns the current values of an expression.
+    fn values(&self, expression: &str) -> Vec<String> {
+        self.samples(expression).iter().filter_map(|sample| Some(sample["value"][1].as_str()?.to_owned())).collect()
+    }
+
+    /// Returns the current counts of an expression by these labels, which are joined by `/`.
+    fn counts(&self, expression: &str, labels: &[&str]) -> BTreeMap<String, usize> {
+        let count = |sample: Value| {
+            let labels: Vec<&str> = labels.iter().map(|label| sample["metric"][label].as_str().unwrap_or("")).collect();
+            (labels.join("/"), sample["value"][1].as_str().unwrap().parse().unwrap())
+        };
+        self.samples(expression).into_iter().map(count).collect()
     }
 
     fn answers(&self, expression: &str) -> bool {
@@ -135,4 +154,111 @@ async fn queries_of_dashboard_and_alerts_have_results() {
         }
     }
     assert_eq!(kaudit.stop().await, Some(0));
+}
+
+/// Two rules of different severity; the first has two results for some objects.
+const GRADED: &str = r#"
+package graded
+
+messages := {"both": ["severe", "severe again"], "severe": ["severe"]}
+
+# METADATA
+# custom:
+#   severity: critical
+deny_severe contains msg if some msg in messages[input.metadata.labels["MARK"]]
+
+# METADATA
+# custom:
+#   severity: low
+warn_minor contains "minor" if input.metadata.labels["MARK"] in {"both", "minor"}
+"#;
+
+/// Creates objects with violations of [`GRADED`] in two namespaces, and a cluster-scoped one named like the mark.
+async fn graded_objects(plane: &ControlPlane, mark: &str, other_namespace: &str) {
+    let object = |kind: &str, namespace: Option<&str>, name: &str, value: &str| {
+        let api_version = if kind == "ConfigMap" { "v1" } else { "rbac.authorization.k8s.io/v1" };
+        let mut metadata = json!({"name": name, "labels": {mark: value}});
+        if let Some(namespace) = namespace {
+            metadata["namespace"] = namespace.into();
+        }
+        json!({"apiVersion": api_version, "kind": kind, "metadata": metadata}).to_string()
+    };
+    let objects = [
+        object("ConfigMap", Some(mark), "first", "both"),
+        object("ConfigMap", Some(mark), "second", "minor"),
+        object("ConfigMap", Some(other_namespace), "third", "severe"),
+        object("ClusterRole", None, mark, "severe"),
+    ];
+    plane.apply(&objects.join("\n---\n")).await.unwrap();
+}
+
+/// Returns the violations that the page lists, by a key.
+fn page_counts(page: SocketAddr, key: impl Fn(&Value) -> String) -> BTreeMap<String, usize> {
+    let results = page_results(page);
+    let mut counts = BTreeMap::new();
+    for result in &results {
+        *counts.entry(key(result)).or_default() += 1;
+    }
+    counts
+}
+
+/// Returns the number of failing objects of each rule on the page.
+fn failing_objects(page: SocketAddr) -> BTreeMap<String, usize> {
+    let mut objects: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for result in page_results(page) {
+        let rule = ["policy", "rule"].map(|field| text(&result[field])).join("/");
+        objects.entry(rule).or_default().insert(result["resource"].to_string());
+    }
+    objects.into_iter().map(|(rule, objects)| (rule, objects.len())).collect()
+}
+
+fn page_results(page: SocketAddr) -> Vec<Value> {
+    let shown: Value = serde_json::from_str(&get(page, "/?format=json").unwrap()).unwrap();
+    shown["results"].as_array().unwrap().clone()
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().unwrap_or_default().to_owned()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_dashboard_shows_the_figures_of_the_page() {
+    if !require() || !require_tool(Tool::Helm) || !require_tool(Tool::Prometheus) {
+        return;
+    }
+    let plane = shared().await;
+    let scene = Scene::new(plane, "figures").await;
+    let (mark, other) = (&scene.namespace, plane.temp_namespace("figures").await.unwrap());
+    graded_objects(plane, mark, &other).await;
+    let directory = policies(&[("graded.rego", &GRADED.replace("MARK", mark))]);
+    let arguments = [
+        ["--policies", directory.path().to_str().unwrap()],
+        ["--include=configmaps,clusterroles", "--exclude=*"],
+        ["--record=events", "--listen-ui=127.0.0.1:0"],
+    ];
+    let kaudit = Running::start(scene.user.kubeconfig_path(), arguments.as_flattened()).await;
+    kaudit.ready().await;
+    let page = kaudit.page().await;
+    wait_for("all violations on the page", || async { (page_results(page).len() == 6).then_some(()) }).await;
+
+    let dashboard = dashboard(&render("kaudit", &["dashboard.enabled=true"]).await);
+    let prometheus = Prometheus::start(kaudit.address(), &json!({"groups": []}));
+    let by_severity = page_counts(page, |result| text(&result["severity"]));
+    let by_namespace = page_counts(page, |result| text(&result["resource"]["namespace"]));
+    let by_policy = page_counts(page, |result| text(&result["policy"]));
+    let by_rule = failing_objects(page);
+    assert_eq!((by_severity.len(), by_namespace.len(), by_rule.len()), (2, 3, 2), "{by_namespace:?}");
+    for (title, labels, expected) in [
+        ("Severities", &["severity"][..], &by_severity),
+        ("Open violations by severity", &["severity"], &by_severity),
+        ("Namespaces", &["resource_namespace"], &by_namespace),
+        ("Policies", &["policy"], &by_policy),
+        ("Rules", &["policy", "rule"], &by_rule),
+    ] {
+        let query = query(&dashboard, title);
+        let same = || async { (prometheus.counts(&query, labels) == *expected).then_some(()) };
+        wait_for(&format!("{title} to show {expected:?}"), same).await;
+    }
+    assert_eq!(kaudit.stop().await, Some(0));
+    plane.kubectl(&["delete", "clusterrole", mark]).await.unwrap();
 }

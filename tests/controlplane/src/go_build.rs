@@ -81,6 +81,14 @@ pub(crate) const ALERTMANAGER: Module = Module {
     ..PLAIN
 };
 
+/// The types of dashboards that Grafana publishes, and a program that checks a dashboard with them.
+pub(crate) const GRAFANA_SCHEMA: Module = Module {
+    folder: "grafana-schema",
+    main: "github.com/grafana/grafana-foundation-sdk/go",
+    packages: &[Package { path: "kaudit/tests/tools/grafana-schema", binary: "grafana-schema" }],
+    ..PLAIN
+};
+
 /// The receiver of the OpenTelemetry Collector, which prints what it receives.
 pub(crate) const OTLP: Module = Module {
     folder: "otlp",
@@ -328,7 +336,7 @@ mod tests {
 
     #[test]
     fn versions_come_from_the_modules() {
-        let compared = [&CONFTEST, &PROMETHEUS, &ALERTMANAGER, &OTLP, &TRIVY, &SIGSTORE];
+        let compared = [&CONFTEST, &PROMETHEUS, &ALERTMANAGER, &GRAFANA_SCHEMA, &OTLP, &TRIVY, &SIGSTORE];
         for module in [&KUBERNETES, &OPA, &OPA_CASES, &GATOR].into_iter().chain(compared) {
             let recipe = module.recipe().expect("a module that requires its tools");
             assert!(recipe.version.starts_with('v'), "{}", recipe.version);

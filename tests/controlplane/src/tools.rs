@@ -14,8 +14,8 @@ use anyhow::{Result, ensure};
 
 use crate::{
     go_build::{
-        ALERTMANAGER, CEL, CONFTEST, GATOR, KUBERNETES, Module, OPA, OPA_CASES, OTLP, PROMETHEUS, REGISTRY, SIGSTORE,
-        TRIVY, go,
+        ALERTMANAGER, CEL, CONFTEST, GATOR, GRAFANA_SCHEMA, KUBERNETES, Module, OPA, OPA_CASES, OTLP, PROMETHEUS,
+        REGISTRY, SIGSTORE, TRIVY, go,
     },
     shared::use_existing_cluster,
 };
@@ -53,6 +53,8 @@ pub enum Tool {
     Forwarder,
     /// Alertmanager's API and its store of alerts.
     Alertmanager,
+    /// Checks a dashboard with the types that Grafana publishes.
+    GrafanaSchema,
     /// The receiver of the OpenTelemetry Collector.
     OtlpReceiver,
     /// Trivy's scanner of Kubernetes objects; needs Go to provide its library.
@@ -83,6 +85,7 @@ impl Tool {
             Self::Promtool => "promtool",
             Self::Forwarder => "forwarder",
             Self::Alertmanager => "alertmanager",
+            Self::GrafanaSchema => "grafana-schema",
             Self::OtlpReceiver => "otlp-receiver",
             Self::Trivy => "trivy",
             Self::Cel => "cel",
@@ -99,6 +102,7 @@ impl Tool {
             Self::Conftest | Self::Prepared => &CONFTEST,
             Self::Prometheus | Self::Promtool => &PROMETHEUS,
             Self::Alertmanager => &ALERTMANAGER,
+            Self::GrafanaSchema => &GRAFANA_SCHEMA,
             Self::OtlpReceiver => &OTLP,
             Self::Trivy => &TRIVY,
             Self::Cel => &CEL,

@@ -3,9 +3,15 @@
 
 use std::{collections::HashSet, sync::Arc};
 
-use super::document::{Control, Framework};
+use super::{
+    FRAMEWORK_PREFIX,
+    document::{Control, Framework},
+};
 use crate::{
-    judge::unjudged::{ControlName, Unjudged},
+    judge::{
+        frameworks::{FrameworkTable, TableControl},
+        unjudged::{ControlName, Unjudged},
+    },
     model::verdict::Source,
 };
 
@@ -20,10 +26,49 @@ impl Control {
 }
 
 impl Framework {
+    /// Returns the name of a control, which the framework may override.
+    fn title_of(&self, control: &Control) -> String {
+        let active = self.active_controls.iter().find(|active| active.id == control.id);
+        let patched = active.and_then(|active| active.patch.get("name")?.as_str());
+        patched.unwrap_or(&control.name).to_owned()
+    }
+
     /// Returns the ids of its controls, or their names in older libraries.
     fn controls(&self) -> impl Iterator<Item = &str> {
         let ids = self.active_controls.iter().map(|active| active.id.as_str());
         ids.chain(self.controls_names.iter().map(String::as_str))
+    }
+}
+
+/// Returns the controls of a framework, and why rules of them are not evaluated.
+pub(crate) fn table(framework: &Framework, known: &[Control], unjudged: &[Unjudged]) -> FrameworkTable {
+    let control = |id: &str| {
+        let control = known.iter().find(|control| control.id == id || control.name == id);
+        let Some(control) = control else {
+            let unchecked = Some("the library does not define it".to_owned());
+            return TableControl { id: id.to_owned(), unchecked, ..TableControl::default() };
+        };
+        let of_control = |rule: &&Unjudged| rule.controls.iter().any(|own| own.id == control.id);
+        let reasons = unjudged.iter().filter(of_control).map(|rule| format!("{}: {}", rule.name, rule.reason));
+        let reasons = reasons.collect::<Vec<_>>().join("; ");
+        let reason = Some(reasons).filter(|reasons| !reasons.is_empty());
+        let only_in_clouds = (!control.is_for_any_cluster()).then(|| "it applies to one cloud".to_owned());
+        TableControl {
+            id: control.id.clone(),
+            title: framework.title_of(control),
+            unchecked: reason.clone().or(only_in_clouds),
+            partial: reason,
+            checks: vec![control.id.clone()],
+            ..TableControl::default()
+        }
+    };
+    FrameworkTable {
+        name: format!("{FRAMEWORK_PREFIX}{}", framework.name.to_lowercase()),
+        title: format!("{} (Kubescape)", framework.name),
+        version: None,
+        link: None,
+        aliases: Vec::new(),
+        controls: framework.controls().map(control).collect(),
     }
 }
 

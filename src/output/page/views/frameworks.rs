@@ -14,6 +14,7 @@ use crate::{
     judge::frameworks::ControlCoverage,
     output::{
         framework_list::{CoverageCounts, ListedControl},
+        rules::is_page,
         safe::shown_line,
         style::count,
     },
@@ -40,11 +41,11 @@ fn framework(selection: &PageSelection<'_>, row: &FrameworkRow, open: bool) -> M
     let FrameworkRow { listed, controls } = row;
     let CoverageCounts { full, partial, none } = listed.summary;
     let failing = controls.iter().filter(|control| control.failing > 0).count();
-    let title = listed.title.unwrap_or(&listed.name);
+    let title = listed.title.as_ref().unwrap_or(&listed.name);
     html! {
         details.framework open[open] {
             summary {
-                b { (shown_line(title)) @if let Some(version) = listed.version { " " (version) } } " "
+                b { (shown_line(title)) @if let Some(version) = &listed.version { " " (version) } } " "
                 span.badges {
                     @if failing > 0 { b.badge.fail { (count(failing, "control")) (if failing == 1 { " fails" } else { " fail" }) } }
                     @else { b.badge.resolved { "no control fails" } }
@@ -64,7 +65,7 @@ fn framework(selection: &PageSelection<'_>, row: &FrameworkRow, open: bool) -> M
                     } }
                 }
             }
-            @if let Some(link) = listed.link { p.note { a href=(link) rel="noreferrer" { (link) } } }
+            @if let Some(link) = listed.link.as_deref().filter(|link| is_page(link)) { p.note { a href=(link) rel="noreferrer" { (link) } } }
         }
     }
 }
@@ -85,8 +86,8 @@ fn control(
         selection.query.to(View::Objects).with(|query| query.framework = Some(control_name(framework, &control.id)));
     html! {
         tr data-rules=[selection.is_file.then(|| ids(&numbers.rules))] data-control=[selection.is_file.then(|| control_name(framework, &control.id))] {
-            th scope="row" { (shown_line(&control.id)) @if let Some(title) = control.title { " " span.title { (title) } } }
-            td data-label="Checked" { (coverage) @if let Some(reason) = control.reason { span.note { ": " (reason) } } }
+            th scope="row" { (shown_line(&control.id)) @if let Some(title) = &control.title { " " span.title { (shown_line(title)) } } }
+            td data-label="Checked" { (coverage) @if let Some(reason) = &control.reason { span.note { ": " (shown_line(reason)) } } }
             td.number data-label="Failing objects" {
                 @if numbers.failing > 0 { a href=(objects) { (numbers.failing) } } @else if is_checked { "0" }
             }

@@ -11,6 +11,7 @@ use super::super::{
 };
 use crate::{
     audit::result::Entry,
+    judge::{builtin, metadata::RuleExample, rule::RuleText},
     output::{rules::RuleCatalog, safe::shown_line, style::count},
 };
 
@@ -93,6 +94,9 @@ fn in_file(selection: &PageSelection<'_>, row: &RuleRow<'_>) -> Markup {
 /// Shows one rule: what it requires, its objects, and its source.
 fn rule(selection: &PageSelection<'_>, row: &RuleRow<'_>) -> Markup {
     let catalog = RuleCatalog::of(&selection.page.result);
+    // A file without results of a rule does not need its source.
+    let has_source = !selection.is_file || row.first.is_some();
+    let texts = Some(catalog.texts(row.policy, row.rule)).filter(|_| has_source).unwrap_or_default();
     let is_own = |entry: &&Entry| *entry.policy == *row.policy && *entry.rule == *row.rule;
     let entries = selection.violations().filter(is_own);
     let owners = owners::grouped(entries);
@@ -109,6 +113,16 @@ fn rule(selection: &PageSelection<'_>, row: &RuleRow<'_>) -> Markup {
                 @if let Some(counts) = catalog.objects(row.policy, row.rule) { ". In the whole audit: " (counts) }
             }
         }
+        @if let Some(example) = example(row, texts) {
+            details {
+                summary { "Example" }
+                div.examples {
+                    @for (title, manifest) in [("Violation", &example.violating), ("Without it", &example.correct)] {
+                        div { h3 { (title) } pre tabindex="0" { (lines(manifest)) } }
+                    }
+                }
+            }
+        }
         h3 { a href=(objects) { "Objects" } }
         ul.plain { @for owner in owners.iter().take(OBJECTS) {
             @if let Some(worst) = owner.entries.first() {
@@ -116,12 +130,20 @@ fn rule(selection: &PageSelection<'_>, row: &RuleRow<'_>) -> Markup {
             }
         } }
         @if owners.len() > OBJECTS { p { a href=(objects) { (owners.len() - OBJECTS) " more" } } }
-        // A file without results of a rule does not need its source.
-        @let texts = catalog.texts(row.policy, row.rule);
-        @for text in texts.iter().filter(|_| !selection.is_file || row.first.is_some()) {
+        @for text in texts {
             details { summary { "Source: " code { (place(&text.source)) } } pre tabindex="0" { (lines(&text.text)) } }
         }
     }
+}
+
+/// Returns the manifests that show a rule: those of its METADATA, or those of the library.
+fn example<'r>(row: &RuleRow<'r>, texts: &[RuleText]) -> Option<&'r RuleExample> {
+    let about = row.about?;
+    let of_library = || {
+        let is_library = texts.iter().any(|text| text.source.file.starts_with("builtin/"));
+        builtin::example(about.id.as_deref().filter(|_| is_library)?)
+    };
+    about.example.as_deref().or_else(of_library)
 }
 
 #[cfg(test)]
