@@ -10,8 +10,8 @@ use crate::{
 
 pub(super) const TABLE: Table = &[
     ("list_slice", slice),
-    ("list_flatten", |values| flattened(argument(values, 0)?, 1)),
-    ("list_flatten_int", |values| flattened(argument(values, 0)?, int(values, 1)?)),
+    ("list_flatten", |values| flattened(values, 1)),
+    ("list_flatten_int", |values| flattened(values, int(values, 1)?)),
     ("lists_range", |values| Ok(Value::from((0..int(values, 0)?).map(Value::Int).collect::<Vec<_>>()))),
     ("list_reverse", reverse),
     ("list_distinct", distinct),
@@ -63,10 +63,12 @@ fn slice<'v>(values: &[Value<'v>]) -> Evaluated<'v> {
     Ok(Value::from((begin..end).filter_map(|index| list.get(index)).collect::<Vec<_>>()))
 }
 
-fn flattened<'v>(value: &Value<'v>, depth: i64) -> Evaluated<'v> {
+fn flattened<'v>(values: &[Value<'v>], depth: i64) -> Evaluated<'v> {
+    let value = argument(values, 0)?;
     let Value::List(list) = value else {
         let name = if let Value::Map(_) = value { "map(dyn, dyn)" } else { value.type_name() };
-        return failed(format!("no such overload: {name}.flatten()"));
+        let rest = values.get(1).map_or("", Value::type_name);
+        return failed(format!("no such overload: {name}.flatten({rest})"));
     };
     if depth < 0 {
         return failed("level must be non-negative");

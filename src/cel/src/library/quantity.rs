@@ -94,6 +94,10 @@ impl Quantity {
     }
 
     fn negated(&self) -> Self {
+        // The API server does not notice this overflow.
+        if !self.is_big && self.digits == BigInt::from(i64::MIN) {
+            return self.clone();
+        }
         Self { digits: -self.digits.clone(), ..self.clone() }
     }
 
@@ -151,7 +155,8 @@ impl Quantity {
 
     /// Returns the integer, if the API server computes with 64 bits and no decimals.
     fn int(&self) -> Option<i64> {
-        if self.is_big {
+        // Also zero is no integer for it if it has decimals.
+        if self.is_big || self.exponent < 0 {
             return None;
         }
         if self.is_zero() {
