@@ -56,6 +56,9 @@ impl<'v, 'b> Machine<'v, 'b> {
             Node::Call(call) => self.call(call),
             Node::Member { element, set } => {
                 let value = self.eval(element)?;
+                if matches!(value, Value::Double(number) if number.is_nan()) {
+                    return Ok(Value::Bool(false));
+                }
                 Ok(Value::Bool(Key::new(&value).is_some_and(|key| set.contains(&key))))
             }
             Node::List(elements) => {

@@ -273,6 +273,7 @@ impl<'v> Value<'v> {
                 let parts: Vec<_> = list.iter().map(|value| value.plain()).collect();
                 format!("[{}]", parts.join(", "))
             }
+            Self::Optional(Some(value)) => format!("optional({})", value.plain()),
             Self::Map(map) => {
                 let entries = map.entries();
                 let parts: Vec<_> =

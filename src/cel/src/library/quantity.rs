@@ -28,8 +28,8 @@ pub(super) const TABLE: Table = &[
     ("quantity_is_integer", |values| Ok(quantity(values, 0)?.int().is_some().into())),
     ("quantity_add", |values| sum(quantity(values, 0)?, quantity(values, 1)?.clone())),
     ("quantity_add_int", |values| sum(quantity(values, 0)?, Quantity::small(super::int(values, 1)?))),
-    ("quantity_sub", |values| sum(quantity(values, 0)?, quantity(values, 1)?.negated())),
-    ("quantity_sub_int", |values| sum(quantity(values, 0)?, Quantity::small(super::int(values, 1)?).negated())),
+    ("quantity_sub", |values| difference(quantity(values, 0)?, quantity(values, 1)?)),
+    ("quantity_sub_int", |values| difference(quantity(values, 0)?, &Quantity::small(super::int(values, 1)?))),
 ];
 
 const WRONG_FORMAT: &str =
@@ -79,6 +79,18 @@ fn sum<'v>(one: &Quantity, other: Quantity) -> Evaluated<'v> {
     Ok(Value::Quantity(Arc::new(sum)))
 }
 
+fn difference<'v>(one: &Quantity, other: &Quantity) -> Evaluated<'v> {
+    let is_small = !one.is_big && !other.is_big;
+    if is_small && other.digits == BigInt::from(i64::MIN) {
+        // With 64 bits, the API server does not notice that this number has no opposite.
+        let sum = one.aligned_sum(other)?;
+        if !sum.is_big {
+            return Ok(Value::Quantity(Arc::new(sum)));
+        }
+    }
+    sum(one, other.negated())
+}
+
 impl Quantity {
     fn small(value: i64) -> Self {
         Self { digits: value.into(), exponent: 0, is_big: false, is_computed: false }
@@ -94,10 +106,6 @@ impl Quantity {
     }
 
     fn negated(&self) -> Self {
-        // The API server does not notice this overflow.
-        if !self.is_big && self.digits == BigInt::from(i64::MIN) {
-            return self.clone();
-        }
         Self { digits: -self.digits.clone(), ..self.clone() }
     }
 

@@ -149,6 +149,7 @@ impl<'v> Map<'v> {
     pub fn find(&self, key: &Value<'v>) -> Option<Value<'v>> {
         match self {
             Self::Json(_) => self.field(key.as_str()?),
+            Self::Shared(_) if matches!(key, Value::Double(value) if value.is_nan()) => None,
             // The API server compares these by identity.
             Self::Shared(_) if matches!(key, Value::List(_) | Value::Map(_) | Value::Quantity(_) | Value::Url(_)) => {
                 None
