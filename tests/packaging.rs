@@ -88,6 +88,9 @@ fn there_is_one_version() {
     let own = format!("version = \"{version}\"");
     assert!(include_str!("../src/rego/Cargo.toml").lines().any(|line| line == own));
     assert!(CARGO_TOML.contains(&format!("kaudit-rego = {{ path = \"src/rego\", {own} }}")));
+    let cel = include_str!("../src/cel/Cargo.toml");
+    assert!(cel.lines().any(|line| line == own));
+    assert!(cel.contains(&format!("kaudit-rego = {{ path = \"../rego\", {own} }}")));
 }
 
 /// The options of `kaudit check`.

@@ -141,6 +141,14 @@ pub(crate) const SIGSTORE: Module = Module {
     ..PLAIN
 };
 
+/// The API server's environment for CEL expressions of admission policies.
+pub(crate) const CEL: Module = Module {
+    folder: "cel",
+    main: "k8s.io/apiserver",
+    packages: &[Package { path: "kaudit/tests/tools/cel", binary: "cel" }],
+    ..PLAIN
+};
+
 /// Prometheus and promtool, without the service discovery in clouds, which is most of their size.
 pub(crate) const PROMETHEUS: Module = Module {
     folder: "prometheus",

@@ -14,8 +14,8 @@ use anyhow::{Result, ensure};
 
 use crate::{
     go_build::{
-        ALERTMANAGER, CONFTEST, GATOR, GRAFANA_SCHEMA, KUBERNETES, Module, OPA, OPA_CASES, OTLP, PROMETHEUS, REGISTRY,
-        SIGSTORE, TRIVY, go,
+        ALERTMANAGER, CEL, CONFTEST, GATOR, GRAFANA_SCHEMA, KUBERNETES, Module, OPA, OPA_CASES, OTLP, PROMETHEUS,
+        REGISTRY, SIGSTORE, TRIVY, go,
     },
     shared::use_existing_cluster,
 };
@@ -59,6 +59,8 @@ pub enum Tool {
     OtlpReceiver,
     /// Trivy's scanner of Kubernetes objects; needs Go to provide its library.
     Trivy,
+    /// Evaluates CEL expressions as the API server does.
+    Cel,
     /// A registry of OCI artifacts.
     Registry,
     /// Creates keyless signatures with its own Sigstore, and verifies with sigstore-go.
@@ -86,6 +88,7 @@ impl Tool {
             Self::GrafanaSchema => "grafana-schema",
             Self::OtlpReceiver => "otlp-receiver",
             Self::Trivy => "trivy",
+            Self::Cel => "cel",
             Self::Registry => "registry",
             Self::Sigstore => "sigstore",
         }
@@ -102,6 +105,7 @@ impl Tool {
             Self::GrafanaSchema => &GRAFANA_SCHEMA,
             Self::OtlpReceiver => &OTLP,
             Self::Trivy => &TRIVY,
+            Self::Cel => &CEL,
             Self::Registry => &REGISTRY,
             Self::Sigstore => &SIGSTORE,
             _ => &KUBERNETES,

@@ -1,0 +1,79 @@
+//! The values of variables for one object.
+
+use std::sync::{
+    Mutex, PoisonError,
+    atomic::{AtomicU64, Ordering},
+};
+
+use serde_json::Value as Json;
+
+use crate::{
+    budget::Meter,
+    environment::{Environment, Root},
+    error::{EvalError, failed},
+    machine::{Evaluated, Machine},
+    value::Value,
+};
+
+/// The values of variables for one object. Variables of the policy are evaluated when an expression first reads them,
+/// and only once.
+pub struct Bindings<'v> {
+    environment: &'v Environment,
+    values: [Option<&'v Json>; 5],
+    variables: Mutex<Vec<Option<Evaluated<'v>>>>,
+    /// The cost of variables since it was last taken.
+    cost: AtomicU64,
+}
+
+impl<'v> Bindings<'v> {
+    /// Creates bindings in which every variable is null.
+    pub fn new(environment: &'v Environment) -> Self {
+        let variables = environment.variables().iter().map(|_| None).collect();
+        Self { environment, values: [None; 5], variables: Mutex::new(variables), cost: AtomicU64::new(0) }
+    }
+
+    /// Sets the value of a variable. `authorizer` and `variables` have no value that can be set: nothing changes.
+    #[must_use]
+    pub fn with(mut self, root: Root, value: &'v Json) -> Self {
+        if let Some(place) = index(root).and_then(|index| self.values.get_mut(index)) {
+            *place = Some(value);
+        }
+        self
+    }
+
+    pub(crate) fn get(&self, root: Root) -> Option<&'v Json> {
+        index(root).and_then(|index| self.values[index])
+    }
+
+    /// Returns the cost of variables evaluated since the last call.
+    pub(crate) fn take_cost(&self) -> u64 {
+        self.cost.swap(0, Ordering::Relaxed)
+    }
+
+    /// Returns the value of a variable of the policy; `None` if there is none with this name.
+    pub(crate) fn variable(&self, name: &str, meter: &mut Meter) -> Result<Option<Value<'v>>, EvalError> {
+        let Some(index) = self.environment.variables().iter().position(|variable| &*variable.name == name) else {
+            return Ok(None);
+        };
+        let known = self.variables.lock().unwrap_or_else(PoisonError::into_inner)[index].clone();
+        if let Some(known) = known {
+            return known.map(Some);
+        }
+        let program = &*self.environment.variables()[index].program;
+        let mut machine = Machine::new(self, program.slots(), meter.for_variable());
+        let value = match machine.eval(program.node()) {
+            Err(error @ (EvalError::Deadline | EvalError::TooLarge)) => return Err(error),
+            Err(error) => failed(format!("composited variable {name:?} fails to evaluate: {error}")),
+            Ok(value) => Ok(value),
+        };
+        self.cost.fetch_add(machine.cost(), Ordering::Relaxed);
+        self.variables.lock().unwrap_or_else(PoisonError::into_inner)[index] = Some(value.clone());
+        value.map(Some)
+    }
+}
+
+fn index(root: Root) -> Option<usize> {
+    [Root::Object, Root::OldObject, Root::Params, Root::Request, Root::NamespaceObject]
+        .into_iter()
+        .position(|known| known == root)
+}

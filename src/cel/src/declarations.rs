@@ -1,0 +1,116 @@
+//! The functions of the environment, in the order in which the API server tries their overloads.
+//!
+//! `declarations.txt` is the output of `tests/tools/cel` for its argument `declarations`.
+
+use std::{collections::HashMap, sync::LazyLock};
+
+use crate::{error::EvalError, library, types::Type, value::Value};
+
+/// The implementation of an overload, or of a function for all its overloads.
+pub(crate) type Implementation = for<'v> fn(&[Value<'v>]) -> Result<Value<'v>, EvalError>;
+
+/// A function with its overloads.
+pub(crate) struct Function {
+    pub(crate) name: &'static str,
+    pub(crate) overloads: Vec<Overload>,
+    /// The implementation of functions that dispatch on their arguments themselves.
+    pub(crate) shared: Option<Implementation>,
+}
+
+/// A function for certain types of arguments.
+pub(crate) struct Overload {
+    pub(crate) id: &'static str,
+    /// Whether it is called as `target.function()`.
+    pub(crate) is_member: bool,
+    pub(crate) arguments: Vec<Type>,
+    pub(crate) result: Type,
+    pub(crate) implementation: Option<Implementation>,
+}
+
+static FUNCTIONS: LazyLock<HashMap<&'static str, Function>> = LazyLock::new(|| {
+    let implementations = library::overloads();
+    let mut functions = HashMap::new();
+    for line in include_str!("declarations.txt").lines() {
+        let Some((name, overload)) = parse(line, &implementations) else { continue };
+        let new = || Function { name, overloads: Vec::new(), shared: library::shared(name) };
+        functions.entry(name).or_insert_with(new).overloads.push(overload);
+    }
+    functions
+});
+
+/// Returns a function by its name; internal ones are included.
+pub(crate) fn function(name: &str) -> Option<&'static Function> {
+    FUNCTIONS.get(name)
+}
+
+/// Parses a line: the function, the overload, `member` or `global`, the arguments in parentheses, and the result.
+fn parse(
+    line: &'static str,
+    implementations: &HashMap<&'static str, Implementation>,
+) -> Option<(&'static str, Overload)> {
+    let (name, rest) = line.split_once(' ')?;
+    let (id, rest) = rest.split_once(' ')?;
+    let (style, rest) = rest.split_once(" (")?;
+    let end = closing(rest)?;
+    let arguments = split(&rest[..end]).into_iter().map(Type::parse).collect();
+    let result = Type::parse(rest[end + 1..].trim());
+    let implementation = implementations.get(id).copied();
+    Some((name, Overload { id, is_member: style == "member", arguments, result, implementation }))
+}
+
+/// Returns the position of the parenthesis that closes an open one.
+fn closing(text: &str) -> Option<usize> {
+    let mut level = 1;
+    text.char_indices().find_map(|(at, c)| {
+        level += match c {
+            '(' => 1,
+            ')' => -1,
+            _ => 0,
+        };
+        (level == 0).then_some(at)
+    })
+}
+
+/// Splits a list of types at the commas that are in no parentheses.
+fn split(text: &str) -> Vec<&str> {
+    let (mut parts, mut level, mut begin) = (Vec::new(), 0, 0);
+    for (at, c) in text.char_indices() {
+        match c {
+            '(' => level += 1,
+            ')' => level -= 1,
+            ',' if level == 0 => {
+                parts.push(text[begin..at].trim());
+                begin = at + 1;
+            }
+            _ => {}
+        }
+    }
+    if !text.is_empty() {
+        parts.push(text[begin..].trim());
+    }
+    parts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn overloads_have_their_types_and_implementations() {
+        let join = function("join").unwrap();
+        assert_eq!(join.overloads[1].arguments, [Type::list(Type::String), Type::String]);
+        assert!(join.overloads[1].is_member && join.overloads[1].result == Type::String);
+        let without = |function: &&Function| function.shared.is_none();
+        let mut missing: Vec<_> = FUNCTIONS
+            .values()
+            .filter(without)
+            .flat_map(|function| &function.overloads)
+            .filter(|overload| overload.implementation.is_none())
+            .map(|overload| overload.id)
+            // Without a requester there is nothing to authorize; operators and optional ones are part of the machine.
+            .filter(|id| !["authorizer", "check", "decision"].iter().any(|part| id.contains(part)))
+            .collect();
+        missing.sort_unstable();
+        assert_eq!(missing, ["optional_orValue_value", "optional_or_optional"]);
+    }
+}

@@ -1,0 +1,278 @@
+//! Which variables expressions may use, and their types.
+
+use std::sync::Arc;
+
+use crate::{
+    check::{self, Checked},
+    error::CompileError,
+    parse,
+    program::Program,
+    types::Type,
+};
+
+/// A variable of the environment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Root {
+    /// The object of the request.
+    Object,
+    /// The object as it was; null when it is created.
+    OldObject,
+    /// The parameters of the policy.
+    Params,
+    /// The attributes of the request.
+    Request,
+    /// The namespace of the object.
+    NamespaceObject,
+    /// Decides what the requester may do.
+    Authorizer,
+    /// The authorizer for the object of the request.
+    RequestResource,
+    /// The variables of the policy.
+    Variables,
+}
+
+impl Root {
+    /// The variables that have a value in an evaluation.
+    pub const ALL: [Self; 8] = [
+        Self::Object,
+        Self::OldObject,
+        Self::Params,
+        Self::Request,
+        Self::NamespaceObject,
+        Self::Authorizer,
+        Self::RequestResource,
+        Self::Variables,
+    ];
+
+    /// Returns its name in expressions.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Object => "object",
+            Self::OldObject => "oldObject",
+            Self::Params => "params",
+            Self::Request => "request",
+            Self::NamespaceObject => "namespaceObject",
+            Self::Authorizer => "authorizer",
+            Self::RequestResource => "authorizer.requestResource",
+            Self::Variables => "variables",
+        }
+    }
+
+    pub(crate) fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|root| root.name() == name)
+    }
+
+    fn r#type(self) -> Type {
+        let of = |name: &str| Type::Struct(name.into());
+        match self {
+            Self::Object | Self::OldObject | Self::Params => Type::Dyn,
+            Self::Request => of("kubernetes.AdmissionRequest"),
+            Self::NamespaceObject => of("kubernetes.Namespace"),
+            Self::Authorizer => of("kubernetes.authorization.Authorizer"),
+            Self::RequestResource => of("kubernetes.authorization.ResourceCheck"),
+            Self::Variables => of(VARIABLES),
+        }
+    }
+}
+
+/// The type of `variables`.
+const VARIABLES: &str = "kubernetes.variables";
+
+/// The types of fields, as the API server declares them.
+const FIELDS: &[(&str, &[(&str, &str)])] = &[
+    ("kubernetes.GroupVersionKind", &[("group", "string"), ("version", "string"), ("kind", "string")]),
+    ("kubernetes.GroupVersionResource", &[("group", "string"), ("version", "string"), ("resource", "string")]),
+    (
+        "kubernetes.UserInfo",
+        &[
+            ("username", "string"),
+            ("uid", "string"),
+            ("groups", "list(string)"),
+            ("extra", "map(string, list(string))"),
+        ],
+    ),
+    (
+        "kubernetes.AdmissionRequest",
+        &[
+            ("kind", "kubernetes.GroupVersionKind"),
+            ("resource", "kubernetes.GroupVersionResource"),
+            ("subResource", "string"),
+            ("requestKind", "kubernetes.GroupVersionKind"),
+            ("requestResource", "kubernetes.GroupVersionResource"),
+            ("requestSubResource", "string"),
+            ("name", "string"),
+            ("namespace", "string"),
+            ("operation", "string"),
+            ("userInfo", "kubernetes.UserInfo"),
+            ("dryRun", "bool"),
+            ("options", "dyn"),
+        ],
+    ),
+    ("kubernetes.NamespaceSpec", &[("finalizers", "list(string)")]),
+    (
+        "kubernetes.NamespaceCondition",
+        &[
+            ("status", "string"),
+            ("type", "string"),
+            ("lastTransitionTime", "google.protobuf.Timestamp"),
+            ("message", "string"),
+            ("reason", "string"),
+        ],
+    ),
+    ("kubernetes.NamespaceStatus", &[("conditions", "list(kubernetes.NamespaceCondition)"), ("phase", "string")]),
+    (
+        "kubernetes.NamespaceMetadata",
+        &[
+            ("name", "string"),
+            ("generateName", "string"),
+            ("namespace", "string"),
+            ("labels", "map(string, string)"),
+            ("annotations", "map(string, string)"),
+            ("UID", "string"),
+            ("creationTimestamp", "google.protobuf.Timestamp"),
+            ("deletionGracePeriodSeconds", "int"),
+            ("deletionTimestamp", "google.protobuf.Timestamp"),
+            ("generation", "int"),
+            ("resourceVersion", "string"),
+            ("finalizers", "list(string)"),
+        ],
+    ),
+    (
+        "kubernetes.Namespace",
+        &[
+            ("metadata", "kubernetes.NamespaceMetadata"),
+            ("spec", "kubernetes.NamespaceSpec"),
+            ("status", "kubernetes.NamespaceStatus"),
+        ],
+    ),
+];
+
+/// What is known of the field of a type.
+pub(crate) enum FieldType {
+    Known(Type),
+    /// The type has no such field.
+    Undefined,
+    /// The type has no fields at all.
+    NoFields,
+}
+
+/// Declares the variables of an admission policy, and compiles its expressions.
+#[derive(Debug, Clone)]
+pub struct Environment {
+    has_params: bool,
+    has_authorizer: bool,
+    variables: Vec<Variable>,
+}
+
+/// A variable of a policy.
+#[derive(Debug, Clone)]
+pub(crate) struct Variable {
+    pub(crate) name: Arc<str>,
+    pub(crate) program: Arc<Program>,
+}
+
+impl Environment {
+    /// Creates the environment of an admission policy: with `params` if it has a `paramKind`.
+    ///
+    /// `authorizer` is declared so that expressions are checked; evaluating it is an error, because an audit has no
+    /// requester.
+    pub fn admission(has_params: bool) -> Self {
+        Self { has_params, has_authorizer: true, variables: Vec::new() }
+    }
+
+    /// Returns an environment without `authorizer`, for expressions that may not use it.
+    #[must_use]
+    pub fn without_authorizer(mut self) -> Self {
+        self.has_authorizer = false;
+        self
+    }
+
+    /// Declares `variables.NAME`; its type is that of the expression, which may use the variables before it.
+    ///
+    /// # Errors
+    /// If the expression is refused.
+    pub fn add_variable(&mut self, name: &str, source: &str) -> Result<(), CompileError> {
+        let program = Arc::new(self.compile(source)?);
+        match self.variables.iter_mut().find(|variable| &*variable.name == name) {
+            Some(variable) => variable.program = program,
+            None => self.variables.push(Variable { name: name.into(), program }),
+        }
+        Ok(())
+    }
+
+    /// Parses, checks and prepares an expression.
+    ///
+    /// # Errors
+    /// What the API server refuses: syntax errors, undeclared names, wrong types, invalid constants.
+    pub fn compile(&self, source: &str) -> Result<Program, CompileError> {
+        let compiled = parse::on_large_stack(|| {
+            let parsed = parse::parse(source)?;
+            let checked: Checked = check::check(self, source, &parsed)?;
+            Program::new(self, &parsed.expr, &checked)
+        });
+        compiled.map_err(CompileError::without_position)?
+    }
+
+    pub(crate) fn variables(&self) -> &[Variable] {
+        &self.variables
+    }
+
+    pub(crate) fn variable(&self, name: &str) -> Option<&Variable> {
+        self.variables.iter().find(|variable| &*variable.name == name)
+    }
+
+    /// Returns the type of a variable, or of a name of a type.
+    pub(crate) fn name_type(&self, name: &str) -> Option<Type> {
+        if let Some(root) = Root::named(name) {
+            let is_declared = match root {
+                Root::Params => self.has_params,
+                Root::Authorizer | Root::RequestResource => self.has_authorizer,
+                _ => true,
+            };
+            return is_declared.then(|| root.r#type());
+        }
+        named_type(name).map(|of| Type::Type(Some(Arc::new(of))))
+    }
+
+    /// Returns the type of a field.
+    pub(crate) fn field_type(&self, of: &str, field: &str) -> FieldType {
+        if of == VARIABLES {
+            return match self.variable(field) {
+                Some(variable) => FieldType::Known(variable.program.declared_type()),
+                None => FieldType::Undefined,
+            };
+        }
+        match FIELDS.iter().find(|(name, _)| *name == of) {
+            Some((_, fields)) => match fields.iter().find(|(name, _)| *name == field) {
+                Some((_, text)) => FieldType::Known(Type::parse(text)),
+                None => FieldType::Undefined,
+            },
+            None => FieldType::NoFields,
+        }
+    }
+}
+
+/// Returns the type that a name stands for in expressions such as `type(x) == int`.
+pub(crate) fn named_type(name: &str) -> Option<Type> {
+    let param = |name: &str| Type::Param(name.into());
+    Some(match name {
+        "list" => Type::list(param("A")),
+        "map" => Type::map(param("A"), param("B")),
+        "type" => Type::Type(None),
+        "optional_type" => Type::optional(param("V")),
+        "bool"
+        | "bytes"
+        | "double"
+        | "int"
+        | "null_type"
+        | "string"
+        | "uint"
+        | "google.protobuf.Duration"
+        | "google.protobuf.Timestamp"
+        | "net.IP"
+        | "net.CIDR" => Type::parse(name),
+        VARIABLES => Type::Struct(name.into()),
+        _ if FIELDS.iter().any(|(known, _)| *known == name) => Type::Struct(name.into()),
+        _ => return None,
+    })
+}

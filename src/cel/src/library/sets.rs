@@ -1,0 +1,24 @@
+//! Lists as sets.
+
+use super::{Evaluated, Table, list, operators::is_member};
+use crate::value::{List, Value};
+
+pub(super) const TABLE: Table = &[
+    ("list_sets_contains_list", |values| Ok(contains(list(values, 0)?, list(values, 1)?).into())),
+    ("list_sets_equivalent_list", equivalent),
+    ("list_sets_intersects_list", intersects),
+];
+
+fn contains<'v>(list: &List<'v>, other: &List<'v>) -> bool {
+    other.iter().all(|element| is_member(list, &element))
+}
+
+fn equivalent<'v>(values: &[Value<'v>]) -> Evaluated<'v> {
+    let (one, other) = (list(values, 0)?, list(values, 1)?);
+    Ok(Value::Bool(contains(one, other) && contains(other, one)))
+}
+
+fn intersects<'v>(values: &[Value<'v>]) -> Evaluated<'v> {
+    let (one, other) = (list(values, 0)?, list(values, 1)?);
+    Ok(Value::Bool(one.iter().any(|element| is_member(other, &element))))
+}

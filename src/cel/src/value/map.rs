@@ -1,0 +1,218 @@
+//! Maps.
+
+use std::{
+    cmp::Ordering,
+    collections::BTreeMap,
+    hash::{Hash, Hasher},
+    sync::Arc,
+};
+
+use serde_json::Value as Json;
+
+use super::{Text, Value};
+
+/// The key of a computed map.
+#[derive(Clone, Debug)]
+pub enum Key<'v> {
+    /// `null`.
+    Null,
+    /// True or false.
+    Bool(bool),
+    /// 64 bits with a sign.
+    Int(i64),
+    /// 64 bits without a sign.
+    Uint(u64),
+    /// A floating point number.
+    Double(f64),
+    /// Text.
+    String(Text<'v>),
+    /// A value of another type, with its text, by which it is sorted.
+    Other(Box<(String, Value<'v>)>),
+}
+
+impl<'v> Key<'v> {
+    /// Returns the key for a value; `None` for values that cannot be keys.
+    pub fn new(value: &Value<'v>) -> Option<Self> {
+        Some(match value {
+            Value::Null => Self::Null,
+            Value::Bool(value) => Self::Bool(*value),
+            Value::Int(value) => Self::Int(*value),
+            Value::Uint(value) => Self::Uint(*value),
+            Value::Double(value) => Self::Double(*value),
+            Value::String(text) => Self::String(text.clone()),
+            Value::Bytes(_) | Value::Semver(_) | Value::Variables => return None,
+            other => Self::Other(Box::new((other.to_string(), other.clone()))),
+        })
+    }
+
+    /// Returns the key as a value.
+    pub fn value(&self) -> Value<'v> {
+        match self {
+            Self::Null => Value::Null,
+            Self::Bool(value) => Value::Bool(*value),
+            Self::Int(value) => Value::Int(*value),
+            Self::Uint(value) => Value::Uint(*value),
+            Self::Double(value) => Value::Double(*value),
+            Self::String(text) => Value::String(text.clone()),
+            Self::Other(other) => other.1.clone(),
+        }
+    }
+
+    fn rank(&self) -> u8 {
+        match self {
+            Self::Null => 0,
+            Self::Bool(_) => 1,
+            Self::Int(_) => 2,
+            Self::Uint(_) => 3,
+            Self::Double(_) => 4,
+            Self::String(_) => 5,
+            Self::Other(_) => 6,
+        }
+    }
+}
+
+impl Ord for Key<'_> {
+    fn cmp(&self, other: &Self) -> Ordering {
+        match (self, other) {
+            (Self::Bool(one), Self::Bool(other)) => one.cmp(other),
+            (Self::Int(one), Self::Int(other)) => one.cmp(other),
+            (Self::Uint(one), Self::Uint(other)) => one.cmp(other),
+            (Self::Double(one), Self::Double(other)) => one.total_cmp(other),
+            (Self::String(one), Self::String(other)) => (**one).cmp(&**other),
+            (Self::Other(one), Self::Other(other)) => one.0.cmp(&other.0),
+            _ => self.rank().cmp(&other.rank()),
+        }
+    }
+}
+
+impl PartialOrd for Key<'_> {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Key<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl Eq for Key<'_> {}
+
+impl Hash for Key<'_> {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.rank().hash(state);
+        match self {
+            Self::Null => {}
+            Self::Bool(value) => value.hash(state),
+            Self::Int(value) => value.hash(state),
+            Self::Uint(value) => value.hash(state),
+            Self::Double(value) => value.to_bits().hash(state),
+            Self::String(text) => text.hash(state),
+            Self::Other(other) => other.0.hash(state),
+        }
+    }
+}
+
+/// A map, borrowed where possible.
+#[derive(Clone, Debug)]
+pub enum Map<'v> {
+    /// Of an object.
+    Json(&'v serde_json::Map<String, Json>),
+    /// Computed.
+    Shared(Arc<BTreeMap<Key<'v>, Value<'v>>>),
+}
+
+impl<'v> Map<'v> {
+    /// Returns the number of entries.
+    pub fn len(&self) -> usize {
+        match self {
+            Self::Json(entries) => entries.len(),
+            Self::Shared(entries) => entries.len(),
+        }
+    }
+
+    /// Whether it has no entries.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Returns the value of a field.
+    pub fn field(&self, name: &str) -> Option<Value<'v>> {
+        match self {
+            Self::Json(entries) => entries.get(name).map(Value::from),
+            Self::Shared(_) => self.find(&Value::String(Text::Shared(name.into()))),
+        }
+    }
+
+    /// Returns the value of a key; numbers of different types may be equal.
+    pub fn find(&self, key: &Value<'v>) -> Option<Value<'v>> {
+        match self {
+            Self::Json(_) => self.field(key.as_str()?),
+            Self::Shared(_) if matches!(key, Value::Double(value) if value.is_nan()) => None,
+            // The API server compares these by identity.
+            Self::Shared(_) if matches!(key, Value::List(_) | Value::Map(_) | Value::Quantity(_) | Value::Url(_)) => {
+                None
+            }
+            Self::Shared(entries) => {
+                let key = Key::new(key)?;
+                entries.get(&key).or_else(|| other_keys(&key).into_iter().find_map(|key| entries.get(&key?))).cloned()
+            }
+        }
+    }
+
+    /// Returns the keys.
+    pub fn keys(&self) -> Vec<Value<'v>> {
+        match self {
+            Self::Json(entries) => entries.keys().map(|key| Value::String(Text::Borrowed(key))).collect(),
+            Self::Shared(entries) => entries.keys().map(Key::value).collect(),
+        }
+    }
+
+    /// Returns the entries.
+    pub fn entries(&self) -> Vec<(Value<'v>, Value<'v>)> {
+        match self {
+            Self::Json(entries) => {
+                entries.iter().map(|(key, value)| (Value::String(Text::Borrowed(key)), Value::from(value))).collect()
+            }
+            Self::Shared(entries) => entries.iter().map(|(key, value)| (key.value(), value.clone())).collect(),
+        }
+    }
+}
+
+/// Returns the keys of other types that are equal to a number.
+fn other_keys<'v>(key: &Key<'v>) -> [Option<Key<'v>>; 2] {
+    match key {
+        Key::Int(value) => [u64::try_from(*value).ok().map(Key::Uint), None],
+        Key::Uint(value) => [i64::try_from(*value).ok().map(Key::Int), None],
+        Key::Double(value) => [exact_int(*value).map(Key::Int), exact_uint(*value).map(Key::Uint)],
+        _ => [None, None],
+    }
+}
+
+/// Returns the integer that a floating point number is equal to.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_precision_loss,
+    clippy::float_cmp,
+    reason = "compared afterwards, exactly"
+)]
+pub(crate) fn exact_int(value: f64) -> Option<i64> {
+    let in_range = value > -9_223_372_036_854_775_808.0 && value < 9_223_372_036_854_775_808.0;
+    let int = value as i64;
+    (in_range && int as f64 == value).then_some(int)
+}
+
+/// Returns the integer without sign that a floating point number is equal to.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_precision_loss,
+    clippy::cast_sign_loss,
+    clippy::float_cmp,
+    reason = "compared afterwards, exactly"
+)]
+pub(crate) fn exact_uint(value: f64) -> Option<u64> {
+    let in_range = (0.0..18_446_744_073_709_551_616.0).contains(&value);
+    let int = value as u64;
+    (in_range && int as f64 == value).then_some(int)
+}
