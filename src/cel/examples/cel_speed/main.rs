@@ -1,9 +1,9 @@
 //! Measures how long the evaluation of usual expressions takes.
 //!
 //! ```sh
-//! cargo run --release -p kaudit-cel --example speed -- questions > target/questions.jsonl
+//! cargo run --release -p kaudit-cel --example cel_speed -- questions > target/questions.jsonl
 //! tests/tools/cel benchmark 20000 < target/questions.jsonl
-//! cargo run --release -p kaudit-cel --example speed
+//! cargo run --release -p kaudit-cel --example cel_speed
 //! ```
 //!
 //! With the argument `questions` it prints the expressions and the object for `tests/tools/cel`, whose answers have the
