@@ -9,8 +9,8 @@ use anyhow::{Context as _, Result};
 use kaudit::{
     audit::result::About,
     judge::{
-        load_options::LoadOptions, metadata, parameters::Parameter, policy::Policy, profile::Profile, reads::Matches,
-        rule::Rule, set::PolicySet, sources::FileSource,
+        load_options::LoadOptions, parameters::Parameter, policy::Policy, profile::Profile, reads::Matches, rule::Rule,
+        rule_example, set::PolicySet, sources::FileSource,
     },
 };
 use serde_json::{Value as Json, json};
@@ -210,10 +210,10 @@ fn automatic(details: &Json) -> String {
 
 impl RuleExample {
     /// Returns its manifests, each with those beside it.
-    fn manifests(&self) -> Result<metadata::RuleExample> {
+    fn manifests(&self) -> Result<rule_example::RuleExample> {
         let [beside_violating, beside_correct] = &self.beside;
         let all = |first: &Json, beside: &[Json]| documents_of([first].into_iter().chain(beside));
-        Ok(metadata::RuleExample {
+        Ok(rule_example::RuleExample {
             violating: all(&self.violating, beside_violating)?,
             correct: all(&self.correct, beside_correct)?,
         })

@@ -10,7 +10,7 @@ use std::{
     sync::LazyLock,
 };
 
-use super::metadata::RuleExample;
+use super::rule_example::RuleExample;
 use crate::{
     model::spelling::nearest,
     rego::{

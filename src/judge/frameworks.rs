@@ -9,9 +9,9 @@ use std::{
 };
 
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::Value;
 
-use super::{builtin, metadata::Metadata, policy::Policy};
+use super::builtin;
 use crate::{
     model::spelling::nearest,
     rego::{
@@ -129,30 +129,6 @@ pub(crate) fn controls_in(value: Option<&Value>) -> FrameworkControls {
     frameworks
         .map(|(name, ids)| (name.as_str().into(), ids.as_array().into_iter().flatten().filter_map(text).collect()))
         .collect()
-}
-
-/// Returns the controls that a rule serves: those of its METADATA, and those of `of_libraries` that name the rule.
-pub(crate) fn served_by(metadata: &Metadata, of_libraries: &[FrameworkTable]) -> FrameworkControls {
-    let mut served = metadata.frameworks();
-    let ids: Vec<&str> = metadata.ids().collect();
-    for FrameworkTable { name, controls, .. } in of_libraries {
-        let own = controls.iter().filter(|control| control.checks.iter().any(|id| ids.contains(&id.as_str())));
-        let own: Vec<Arc<str>> = own.map(|control| control.id.as_str().into()).collect();
-        if !own.is_empty() {
-            served.entry(name.as_str().into()).or_default().extend(own);
-        }
-    }
-    served
-}
-
-/// Adds the controls of libraries to the METADATA of the rules that serve them.
-pub(crate) fn name_controls(policies: &mut [Policy], of_libraries: &[FrameworkTable]) {
-    for rule in policies.iter_mut().flat_map(|policy| &mut policy.rules) {
-        let served = served_by(&rule.metadata, of_libraries);
-        if served != rule.metadata.frameworks() {
-            Arc::make_mut(&mut rule.metadata).custom.insert("frameworks".to_owned(), json!(served));
-        }
-    }
 }
 
 /// Returns what is wrong with the value of METADATA `custom.frameworks`, and how to fix it.

@@ -31,6 +31,7 @@ use super::{
     reads::TOKEN_VOLUME,
     rule::Rule,
     rule_settings::RuleSelection,
+    served_controls::name_controls,
     set::PolicySet,
     sharing::{Sharing, plan::Plans},
     sources::FileSource,
@@ -160,7 +161,7 @@ fn load(
     let CompiledSources { units, mut policies, unjudged, left_out, config, mut frameworks } = compiled;
     let rule_changes = selection.finish(&mut policies);
     frameworks.extend(specifications);
-    frameworks::name_controls(&mut policies, &frameworks);
+    name_controls(&mut policies, &frameworks);
     let files = || owners.all.iter().flat_map(|owner| &owner.files);
     let bundles: Vec<&Arc<Bundle>> = sources.iter().filter_map(FileSource::bundle).collect();
     problems.extend(bundles.iter().filter_map(|bundle| bundle.problem.clone()));

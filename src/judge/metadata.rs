@@ -7,7 +7,10 @@ use std::{collections::BTreeSet, sync::Arc};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::frameworks::{self, FrameworkControls};
+use super::{
+    frameworks::{self, FrameworkControls},
+    rule_example::RuleExample,
+};
 use crate::{
     model::{
         spelling::nearest,
@@ -82,15 +85,6 @@ pub struct RelatedResource {
     /// `description`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub description: Option<Arc<str>>,
-}
-
-/// A manifest that violates a rule, and the same without the violation, as YAML; either may have several documents.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct RuleExample {
-    /// The one with a result.
-    pub violating: String,
-    /// The one without.
-    pub correct: String,
 }
 
 impl Metadata {

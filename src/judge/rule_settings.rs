@@ -13,13 +13,14 @@ use serde_json::{Map, Value};
 use super::{
     builtin,
     excusable::{ExcusablePattern, excusability},
-    frameworks::{FrameworkControls, FrameworkSelector, FrameworkTable, is_same, served_by},
+    frameworks::{FrameworkControls, FrameworkSelector, FrameworkTable, is_same},
     metadata::{LookupNeed, Metadata},
     parameters::{self, ParameterValues},
     policy::Policy,
     profile::Profile,
     rule::Rule,
     rule_pattern::RulePattern,
+    served_controls::served_by,
 };
 use crate::{
     model::{

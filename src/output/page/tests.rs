@@ -7,8 +7,8 @@ use crate::{
     audit::result::{About, AuditResult, Ended},
     judge::{
         frameworks::{FrameworkTable, TableControl},
-        metadata::RuleExample,
         rule::RuleText,
+        rule_example::RuleExample,
     },
     model::{
         coverage::{Coverage, State, UNNEEDED},

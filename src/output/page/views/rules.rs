@@ -11,7 +11,7 @@ use super::super::{
 };
 use crate::{
     audit::result::Entry,
-    judge::{builtin, metadata::RuleExample, rule::RuleText},
+    judge::{builtin, rule::RuleText, rule_example::RuleExample},
     output::{rules::RuleCatalog, safe::shown_line, style::count},
 };
 
