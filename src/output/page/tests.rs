@@ -180,7 +180,7 @@ fn long_tables_have_pages() {
         let query = PageQuery { page: Some(page), ..view(View::Objects) };
         html(&result, &query).matches("<span class=\"kind\">").count()
     };
-    assert_eq!([1, 2, 5, 6, usize::MAX, 0].map(rows), [50, 50, 50, 50, 50, 50]);
+    assert_eq!([1, 2, 5, 6, usize::MAX, 0].map(rows), [30, 30, 30, 30, 10, 30]);
 }
 
 #[test]
