@@ -1,6 +1,7 @@
 //! The dialects: each has a folder with its description and all code that only it needs.
 
 pub(crate) mod admission;
+pub(crate) mod cel;
 pub(crate) mod conftest;
 pub mod gatekeeper;
 pub(crate) mod kubescape;
@@ -28,6 +29,7 @@ pub(crate) static ALL: &[Dialect] = &[
     gatekeeper::DIALECT,
     admission::DIALECT,
     conftest::DIALECT,
+    cel::DIALECT,
     #[cfg(test)]
     toy::DIALECT,
 ];

@@ -4,6 +4,7 @@
 //! together. Only if one of them fails is each evaluated separately, so that a failing rule does not affect the others.
 //! Whatever a policy does, the outcome is a result.
 
+mod admission_policies;
 mod array_rules;
 mod arrays;
 mod bounds;
@@ -106,6 +107,9 @@ fn evaluate_extent(job: &Job, extent: Extent, differences: Vec<Arc<str>>) -> Ver
                 }
             }
         }
+    }
+    if !job.deleted {
+        admission_policies::evaluate(job, &mut current);
     }
     verdict(job, current, transitions, (None, differences), began)
 }

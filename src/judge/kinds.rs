@@ -7,10 +7,15 @@ use std::{
 
 use super::{
     dependencies::Dependencies,
-    dialects::{gatekeeper::matching::ConstraintMatch, kubescape::rule::KubescapeRule},
+    dialects::{
+        cel::{kinds::plural, set::AdmissionPolicies},
+        gatekeeper::matching::ConstraintMatch,
+        kubescape::rule::KubescapeRule,
+    },
     reads::{InventoryReads, Projection, ReadTree, Segment},
     unit::Unit,
 };
+use crate::model::object::Kind;
 
 /// The dependencies of verdicts on objects of one kind.
 #[derive(Debug, Clone, Default)]
@@ -27,15 +32,55 @@ pub(crate) struct KindDependencies {
 /// The dependencies of verdicts, by kind.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct KindIndex {
-    named: BTreeMap<Arc<str>, KindDependencies>,
-    other: KindDependencies,
+    /// The kinds of resources that no admission policy names.
+    kinds: NamedKinds,
+    /// The kinds of resources that admission policies name, by their plural names.
+    resources: BTreeMap<Arc<str>, ResourceKinds>,
     pub(crate) inventory: InventoryReads,
     /// The fields of the objects' Namespaces that are read.
     pub(crate) namespace: Projection,
 }
 
+/// The dependencies of verdicts by name of the kind.
+#[derive(Debug, Clone, Default)]
+struct NamedKinds {
+    named: BTreeMap<Arc<str>, KindDependencies>,
+    other: KindDependencies,
+}
+
+/// The dependencies of verdicts on objects of a resource.
+#[derive(Debug, Clone, Default)]
+struct ResourceKinds {
+    /// The kinds whose regular plural it is, and those that no policy names.
+    kinds: NamedKinds,
+    /// Kinds that a policy names and whose plural is irregular: the dependencies of all kinds together.
+    irregular: KindDependencies,
+}
+
+/// The dependencies of verdicts on objects of a kind, while they are collected.
+#[derive(Clone, Default)]
+struct CollectedReads {
+    object: ReadTree,
+    dependencies: Dependencies,
+    lookups: InventoryReads,
+}
+
+impl From<CollectedReads> for KindDependencies {
+    fn from(CollectedReads { object, dependencies, lookups }: CollectedReads) -> Self {
+        Self { projection: Projection::new(object), dependencies, lookups }
+    }
+}
+
+impl CollectedReads {
+    /// Adds what admission policies read of objects of a resource; `None` is one that no policy names.
+    fn with(mut self, admission: &AdmissionPolicies, resource: Option<&str>) -> Self {
+        admission.add_reads(resource, &mut self.object, &mut self.lookups);
+        self
+    }
+}
+
 impl KindIndex {
-    pub(crate) fn new(units: &[Unit]) -> Self {
+    pub(crate) fn new(units: &[Unit], admission: &AdmissionPolicies) -> Self {
         let mut kinds: BTreeSet<&str> = BTreeSet::new();
         let kubescape_kinds: Vec<_> =
             units.iter().map(|unit| unit.kubescape().and_then(KubescapeRule::kind_names)).collect();
@@ -44,59 +89,87 @@ impl KindIndex {
             kinds.extend(kubescape_kinds[index].iter().flatten().map(|kind| &**kind));
             kinds.extend(unit.constraints().iter().filter_map(|constraint| constraint.matching.kind_names()).flatten());
         }
-        let mut index = Self::default();
-        for kind in kinds {
-            let dependencies = index.add(units, kind);
-            index.named.insert(kind.into(), dependencies);
-        }
         // No kind has an empty name.
-        index.other = index.add(units, "");
-        index.namespace = Projection::new(namespace(units));
-        index
-    }
-
-    /// Merges the read sets of all units for objects of a kind, of any group.
-    fn add(&mut self, units: &[Unit], kind: &str) -> KindDependencies {
-        let mut object = ReadTree::default();
-        let mut dependencies = Dependencies::default();
-        let mut lookups = InventoryReads::default();
-        for unit in units {
-            let matching = unit.constraints().iter().map(|constraint| &constraint.matching);
-            let mut matching =
-                matching.filter(|one| one.kind_names().is_none_or(|names| names.contains(&kind))).peekable();
-            if !unit.evaluates_every_object() && matching.peek().is_none() || !unit.is_about(kind) {
-                continue;
-            }
-            for path in matching.flat_map(ConstraintMatch::reads) {
-                object.insert(&path.map(Segment::from), true);
-            }
-            for group in &unit.groups {
-                for reads in group.queries.of(kind).into_iter().flat_map(|query| &query.reads) {
-                    object.merge(&reads.object(group.dialect));
-                    lookups.merge(&reads.inventory());
-                    if let Some(array) = unit.array_reads(group.dialect, reads) {
-                        lookups.merge(&array);
-                        dependencies.inventory = true;
-                    }
-                    if unit.evaluates_every_object() {
-                        dependencies = dependencies | reads.dependencies(group.dialect);
-                    }
-                }
-            }
-        }
-        self.inventory.merge(&lookups);
-        KindDependencies { projection: Projection::new(object), dependencies, lookups }
+        let other = collect(units, "");
+        let named: BTreeMap<&str, CollectedReads> =
+            kinds.into_iter().map(|kind| (kind, collect(units, kind))).collect();
+        let (mut inventory, mut namespace) = (InventoryReads::default(), namespace(units));
+        named.values().chain([&other]).for_each(|reads| inventory.merge(&reads.lookups));
+        admission.add_others(&mut inventory, &mut namespace);
+        let of_resource = |resource: &str| (resource.into(), resource_kinds((&named, &other), admission, resource));
+        let resources = admission.resources().into_iter().map(of_resource).collect();
+        let index = |(kind, reads): (&str, CollectedReads)| (kind.into(), reads.with(admission, None).into());
+        let other = other.with(admission, None).into();
+        let kinds = NamedKinds { named: named.into_iter().map(index).collect(), other };
+        Self { kinds, resources, inventory, namespace: Projection::new(namespace) }
     }
 
     /// Returns the names of the kinds that the policies distinguish.
     pub(crate) fn names(&self) -> impl Iterator<Item = &Arc<str>> {
-        self.named.keys()
+        self.kinds.named.keys()
     }
 
     /// Returns the dependencies of verdicts on objects of a kind, including kinds that no policy mentions.
-    pub(crate) fn of(&self, kind: &str) -> &KindDependencies {
-        self.named.get(kind).unwrap_or(&self.other)
+    pub(crate) fn of(&self, kind: &Kind) -> &KindDependencies {
+        let name = kind.kind.as_str();
+        let Some(resource) = self.resources.get(&*kind.plural) else {
+            return self.kinds.named.get(name).unwrap_or(&self.kinds.other);
+        };
+        let irregular = || self.kinds.named.contains_key(name).then_some(&resource.irregular);
+        resource.kinds.named.get(name).or_else(irregular).unwrap_or(&resource.kinds.other)
     }
+}
+
+/// Merges the dependencies of kinds with those of admission policies on objects of a resource.
+fn resource_kinds(
+    (named, other): (&BTreeMap<&str, CollectedReads>, &CollectedReads),
+    admission: &AdmissionPolicies,
+    resource: &str,
+) -> ResourceKinds {
+    let index = |reads: &CollectedReads| KindDependencies::from(reads.clone().with(admission, Some(resource)));
+    let regular = named.iter().filter(|(kind, _)| plural(kind) == resource);
+    let all = named.values().fold(other.clone(), |mut all, reads| {
+        all.object.merge(&reads.object);
+        all.lookups.merge(&reads.lookups);
+        all.dependencies = all.dependencies | reads.dependencies;
+        all
+    });
+    ResourceKinds {
+        kinds: NamedKinds {
+            named: regular.map(|(kind, reads)| ((*kind).into(), index(reads))).collect(),
+            other: index(other),
+        },
+        irregular: index(&all),
+    }
+}
+
+/// Merges the read sets of all units for objects of a kind, of any group.
+fn collect(units: &[Unit], kind: &str) -> CollectedReads {
+    let CollectedReads { mut object, mut dependencies, mut lookups } = CollectedReads::default();
+    for unit in units {
+        let matching = unit.constraints().iter().map(|constraint| &constraint.matching);
+        let mut matching = matching.filter(|one| one.kind_names().is_none_or(|names| names.contains(&kind))).peekable();
+        if !unit.evaluates_every_object() && matching.peek().is_none() || !unit.is_about(kind) {
+            continue;
+        }
+        for path in matching.flat_map(ConstraintMatch::reads) {
+            object.insert(&path.map(Segment::from), true);
+        }
+        for group in &unit.groups {
+            for reads in group.queries.of(kind).into_iter().flat_map(|query| &query.reads) {
+                object.merge(&reads.object(group.dialect));
+                lookups.merge(&reads.inventory());
+                if let Some(array) = unit.array_reads(group.dialect, reads) {
+                    lookups.merge(&array);
+                    dependencies.inventory = true;
+                }
+                if unit.evaluates_every_object() {
+                    dependencies = dependencies | reads.dependencies(group.dialect);
+                }
+            }
+        }
+    }
+    CollectedReads { object, dependencies, lookups }
 }
 
 /// Merges the read sets for the objects' Namespaces.

@@ -15,6 +15,7 @@ use super::{
     constraint_index::ConstraintIndex,
     data,
     dialects::{
+        cel::{self, binding::BoundPolicy, document::AdmissionLibrary, set::AdmissionPolicies},
         gatekeeper::{self, Config, EnforcementPoint},
         kubescape,
         trivy::{self, Sorted},
@@ -158,7 +159,8 @@ fn load(
     if problems.iter().any(frameworks::is_unknown) {
         return Err(LoadError::new(problems));
     }
-    let CompiledSources { units, mut policies, unjudged, left_out, config, mut frameworks } = compiled;
+    let CompiledSources { units, bound, mut policies, unjudged, left_out, config, mut frameworks } = compiled;
+    let admission = AdmissionPolicies::new(bound);
     let rule_changes = selection.finish(&mut policies);
     frameworks.extend(specifications);
     name_controls(&mut policies, &frameworks);
@@ -169,7 +171,7 @@ fn load(
     problems.extend(parameters::mistakes(&policies, &files()));
     problems.sort();
     problems.dedup();
-    let kinds = Arc::new(KindIndex::new(&units));
+    let kinds = Arc::new(KindIndex::new(&units, &admission));
     let names_tokens = files().any(|file| file.text.contains(TOKEN_VOLUME));
     let plans = limits.share_verdicts.then(|| Plans::new(&units, &config, kinds.names(), names_tokens));
     Ok(PolicySet {
@@ -188,6 +190,7 @@ fn load(
         config,
         constraints: Arc::new(ConstraintIndex::new(&units)),
         units,
+        admission,
         kinds,
         sharing: Arc::new(Sharing::new(plans.unwrap_or_default())),
     })
@@ -211,6 +214,7 @@ fn extract_specifications(owners: &mut [OwnedFiles]) -> Vec<FrameworkTable> {
 #[derive(Default)]
 struct CompiledSources {
     units: Vec<Unit>,
+    bound: Vec<BoundPolicy>,
     /// Sorted by name; the Constraints of one kind keep their order.
     policies: Vec<Policy>,
     unjudged: Vec<Unjudged>,
@@ -218,6 +222,13 @@ struct CompiledSources {
     config: Config,
     /// Those of libraries in Kubescape's layout.
     frameworks: Vec<FrameworkTable>,
+}
+
+/// The policies that are Kubernetes objects, of all sources.
+#[derive(Default)]
+struct PolicyObjects<'f> {
+    gatekeeper: gatekeeper::TemplateLibrary<'f>,
+    admission: AdmissionLibrary<'f>,
 }
 
 /// The files of one source, by dialect.
@@ -239,11 +250,11 @@ fn compile_all(
     problems: &mut Vec<Problem>,
 ) -> CompiledSources {
     let limits = &options.limits;
-    let mut gatekeeper = gatekeeper::TemplateLibrary::default();
+    let mut objects = PolicyObjects::default();
     let mut compiled = CompiledSources::default();
     let shared = owners.shared_inputs();
     let sort =
-        |(owner, missing)| sort_source(owner, &shared, missing, (&mut gatekeeper, &mut compiled), (limits, problems));
+        |(owner, missing)| sort_source(owner, &shared, missing, (&mut objects, &mut compiled), (limits, problems));
     let mut sorted: Vec<SortedSource<'_>> = owners.all.iter().zip(missing).map(sort).collect();
     refuse_data(owners, &mut sorted, problems);
     let mut parsed: Vec<Vec<ParsedData<'_>>> =
@@ -267,7 +278,8 @@ fn compile_all(
         let mut found = Vec::new();
         let of_source = selection.of_source(owners.all[number].is_builtin());
         let plain = compile(modules, &data, limits, missing, &mut found, CompilePurpose::Directory(of_source));
-        let (plain, found) = without_sources(plain, found, &owners.all[number].files, gatekeeper.has_templates());
+        let (plain, found) =
+            without_sources(plain, found, &owners.all[number].files, objects.gatekeeper.has_templates());
         problems.extend(found);
         let (mut policies, mut units) = plain.map_or_else(Default::default, |(policies, unit)| (policies, vec![unit]));
         for policy in &mut policies {
@@ -289,7 +301,8 @@ fn compile_all(
     }
     // A package that another source imports is used.
     problems.retain(|problem| !(lint::is_unused_package(problem) && imported.contains(&problem.file)));
-    compiled.add_templates(templates::load(gatekeeper, limits, point, problems), selection);
+    compiled.add_templates(templates::load(objects.gatekeeper, limits, point, problems), selection);
+    compiled.add_admission(cel::load::load(objects.admission, problems), selection);
     problems.extend(selection.unknown_frameworks(&frameworks));
     compiled.sort();
     compiled
@@ -300,7 +313,7 @@ fn sort_source<'f>(
     owner: &'f OwnedFiles,
     shared: &'f [File],
     mut missing: Missing,
-    (gatekeeper, compiled): (&mut gatekeeper::TemplateLibrary<'f>, &mut CompiledSources),
+    (objects, compiled): (&mut PolicyObjects<'f>, &mut CompiledSources),
     (limits, problems): (&Limits, &mut Vec<Problem>),
 ) -> SortedSource<'f> {
     let files = &owner.files;
@@ -310,13 +323,13 @@ fn sort_source<'f>(
     let Sorted { kept: modules, unjudged, left_out, examples } = trivy::sort_out(modules, false);
     compiled.unjudged.extend(unjudged);
     compiled.left_out.extend(left_out);
-    gatekeeper.ignores_config = !owner.may_exempt();
+    objects.gatekeeper.ignores_config = !owner.may_exempt();
     let (mut data, mut unparsed, mut replayed) = (Vec::new(), Vec::new(), 0);
     let others = files.iter().filter(|file| file.form != Form::Rego);
     for file in others.filter(|file| !examples.contain(file) && !kubescape.has(file)) {
         let example = Path::new(&*file.shown).ancestors().any(|folder| suites.contains(folder));
         let before = problems.len();
-        if !gatekeeper.add(file, example, problems) {
+        if !objects.gatekeeper.add(file, example, problems) && !objects.admission.add(file, example, problems) {
             let value = data::read(file, example, problems)
                 .filter(|value| owner.may_hold(file, value, &mut replayed, (limits, problems)));
             data.extend(value.map(|value| ParsedData { file, value }));
@@ -355,6 +368,18 @@ impl CompiledSources {
         self.add(templates.policies, templates.units);
         self.unjudged.extend(templates.unjudged);
         self.config = templates.config;
+    }
+
+    fn add_admission(&mut self, loaded: cel::load::LoadedPolicies, selection: &RuleSelection) {
+        let of_policies = selection.of_source(false);
+        for (policy, bound) in loaded.policies.into_iter().zip(loaded.bound) {
+            if of_policies.takes(&policy.name, &bound.rule.name, &bound.rule.metadata) {
+                self.policies.push(policy);
+                self.bound.push(bound);
+            }
+        }
+        self.unjudged.extend(loaded.unjudged);
+        self.left_out.extend(loaded.left_out);
     }
 
     fn sort(&mut self) {

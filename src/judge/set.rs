@@ -11,7 +11,7 @@ use super::{
     bundle::Edition,
     constraint_index::ConstraintIndex,
     dependencies::Dependencies,
-    dialects::gatekeeper::Config,
+    dialects::{cel::set::AdmissionPolicies, gatekeeper::Config},
     frameworks::FrameworkTable,
     inventory::Inventory,
     kinds::KindIndex,
@@ -63,6 +63,8 @@ pub struct PolicySet {
     /// Gatekeeper's `Config`s among the policies.
     pub(crate) config: Config,
     pub(crate) units: Vec<Unit>,
+    /// The ValidatingAdmissionPolicies, each with one of its bindings.
+    pub(crate) admission: AdmissionPolicies,
     pub(crate) kinds: Arc<KindIndex>,
     pub(crate) constraints: Arc<ConstraintIndex>,
     /// Which rules have the same results for objects with equal sharing keys.
@@ -117,7 +119,7 @@ impl PolicySet {
 
     /// Returns the dependencies of verdicts on objects of this kind, besides the object.
     pub fn dependencies(&self, kind: &Kind) -> Dependencies {
-        let plain = self.kinds.of(&kind.kind).dependencies;
+        let plain = self.kinds.of(kind).dependencies | self.admission.dependencies(kind);
         let constraints = self.constraints.candidates(&self.units, kind).into_iter();
         let constraints = constraints.filter_map(|(unit, index)| {
             let unit = &self.units[unit];
@@ -140,6 +142,7 @@ impl PolicySet {
         let plain = self.policies.iter().filter(|policy| !policy.dialect.has_constraints);
         plain.map(|policy| &policy.matches).any(|matches| matches.matches(&kind.kind))
             || !self.constraints.candidates(&self.units, kind).is_empty()
+            || self.admission.of(kind).next().is_some()
             || self.look_up(kind)
     }
 
@@ -156,7 +159,7 @@ impl PolicySet {
     /// each of them, and an evaluation that failed, for example because of a time limit, may have another result the
     /// next time.
     pub fn projection(&self, kind: &Kind) -> &Projection {
-        &self.kinds.of(&kind.kind).projection
+        &self.kinds.of(kind).projection
     }
 
     /// Returns a hash of the fields of an object that policies read; `None` if only evaluation can decide, as for
@@ -180,19 +183,19 @@ impl PolicySet {
     /// Returns the widest scope in which policies look up objects of `kind` when evaluating objects of `evaluated`;
     /// `None` if they do not.
     pub(crate) fn widest_reach(&self, evaluated: &Kind, kind: &Kind) -> Option<LookupReach> {
-        self.kinds.of(&evaluated.kind).lookups.widest_reach(kind)
+        self.kinds.of(evaluated).lookups.widest_reach(kind)
     }
 
     /// Whether policies look up kinds that are still being read when evaluating objects of a kind.
     pub(crate) fn awaits(&self, lookups: &LookupState, kind: &Kind) -> bool {
-        lookups.awaits(&self.kinds.of(&kind.kind).lookups)
+        lookups.awaits(&self.kinds.of(kind).lookups)
     }
 
     /// Returns the policies with the objects of an inventory for lookups, without arrays.
     #[must_use]
     pub(crate) fn with_objects(&self, inventory: &Inventory) -> Self {
         let units = self.units.iter().map(|unit| unit.with_inventory(inventory)).collect();
-        Self { units, ..self.clone() }
+        Self { units, admission: self.admission.with_inventory(inventory), ..self.clone() }
     }
 
     /// Returns the number of rules.

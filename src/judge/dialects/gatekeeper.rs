@@ -5,7 +5,7 @@
 //! Constraints, so that libraries of templates cannot conflict, and a policy for each Constraint. What Gatekeeper would
 //! refuse is refused here, with its location in the file.
 
-mod annotations;
+pub(crate) mod annotations;
 mod config;
 pub(crate) mod constraint;
 pub(crate) mod document;

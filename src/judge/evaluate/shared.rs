@@ -9,7 +9,7 @@ use std::{
 use regorus::Value;
 
 use super::{
-    evaluate_part,
+    admission_policies, evaluate_part,
     input::{JobValues, Operation},
     job::Job,
     object::ObjectEvaluation,
@@ -79,6 +79,7 @@ pub(super) fn evaluate(
     if plan.has_rest {
         parts.part(RulePart::Rest(plan), values, &mut results);
     }
+    admission_policies::evaluate(job, &mut results);
     Some((results, shared))
 }
 

@@ -3,7 +3,10 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use super::{projection::Projection, tree::ReadTree};
+use super::{
+    projection::Projection,
+    tree::{ReadTree, Segment},
+};
 use crate::{judge::resource_match::ResourceMatch, model::object::Kind};
 
 /// Placeholder for the namespace of the evaluated object. Not a valid name of a namespace.
@@ -56,6 +59,25 @@ pub struct InventoryReads {
 impl InventoryReads {
     pub(super) fn new(data: ReadTree) -> Self {
         Self { data, arrays: Vec::new() }
+    }
+
+    /// Returns the lookups of objects of a kind, given its `apiVersion` and name: one object by its name, or all; in a
+    /// namespace, or that of the evaluated object (`None`); or cluster-scoped ones. `read` are the fields that are read.
+    pub(crate) fn of_objects(
+        [version, kind]: [&str; 2],
+        namespace: Option<&str>,
+        name: Option<&str>,
+        read: &ReadTree,
+    ) -> Self {
+        let name = || name.map_or(Segment::Any, Segment::from);
+        let of_kind = || [version.into(), kind.into(), name()];
+        let namespaced = ["inventory".into(), "namespace".into(), namespace.unwrap_or(OWN_NAMESPACE).into()];
+        let cluster = ["inventory".into(), "cluster".into()];
+        let mut data = below_path(namespaced.into_iter().chain(of_kind()), read);
+        if namespace.is_none() {
+            data.merge(&below_path(cluster.into_iter().chain(of_kind()), read));
+        }
+        Self::new(data)
     }
 
     /// Returns the lookups of a rule that relates objects to each other.
@@ -193,6 +215,17 @@ impl InventoryReads {
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
+}
+
+/// Returns the tree in which a tree is below a path.
+fn below_path(path: impl DoubleEndedIterator<Item = Segment>, tree: &ReadTree) -> ReadTree {
+    path.rev().fold(tree.clone(), |below, segment| {
+        let below = Arc::new(below);
+        match segment {
+            Segment::Field(name) => ReadTree { fields: [(name, below)].into(), ..ReadTree::default() },
+            Segment::Any => ReadTree { any: Some(below), ..ReadTree::default() },
+        }
+    })
 }
 
 /// Returns an existence-only read below a root; `None` if existence is not read.

@@ -1,0 +1,404 @@
+//! Evaluates a bound policy on one object, as the API server evaluates the request that would create it.
+
+use std::{sync::Arc, time::Instant};
+
+use kaudit_cel::{Bindings, Budget, EvalError, PER_POLICY, Root, Value};
+use serde_json::{Map, Value as Json, json};
+
+use super::{
+    binding::BoundPolicy,
+    matching::{AdmissionMatch, Matched},
+    params::ParamError,
+    policy::{AdmissionPolicy, Expression, Validation},
+    request::Subject,
+};
+use crate::model::verdict::{Finding, Outcome, RuleDescriptor};
+
+/// The budget of match conditions, as in the API server.
+const CONDITIONS_BUDGET: u64 = PER_POLICY / 4;
+/// The longest message of a `messageExpression`, in bytes, as in the API server.
+const MESSAGE_BYTES: usize = 5 * 1024;
+
+/// The results of a bound policy for one object.
+#[derive(Debug, Default)]
+pub(crate) struct BindingResults {
+    /// Whether the policy was evaluated on the object.
+    pub(crate) is_evaluated: bool,
+    pub(crate) findings: Vec<Finding>,
+    /// Errors that may not recur for the same object.
+    pub(crate) undecided: Vec<Finding>,
+    /// Whether an evaluation ran out of time.
+    pub(crate) unfinished: bool,
+}
+
+/// Why a policy is not evaluated on an object.
+pub(crate) enum NotEvaluated {
+    /// It does not apply, for this reason.
+    NotApplicable(String),
+    /// It might apply, but cannot be evaluated.
+    Error(String),
+    /// The same, for a reason that may not recur.
+    Undecided(String),
+}
+
+/// One evaluation of the expressions of a policy: for one parameter, or without any.
+pub(crate) struct Evaluation<'e> {
+    pub(crate) policy: &'e AdmissionPolicy,
+    pub(crate) object: &'e Json,
+    pub(crate) request: &'e Json,
+    pub(crate) params: Option<&'e Json>,
+    pub(crate) namespace: Option<&'e Json>,
+    pub(crate) deadline: Instant,
+}
+
+/// Whether the match conditions of a policy hold.
+pub(crate) enum Conditions {
+    Hold,
+    /// One is false.
+    DoNot(Arc<str>),
+    /// None is false, but some cannot be known: the first with the part of the request that it reads.
+    Unknown(Arc<str>, &'static str),
+    Failed(String),
+    Interrupted(EvalError),
+}
+
+/// The value of one validation.
+pub(crate) enum Validity {
+    Holds,
+    Violated,
+    /// It reads this part of a request, which an audit does not know.
+    Unknown(&'static str),
+    Failed(String),
+}
+
+impl BoundPolicy {
+    /// Evaluates the policy on an object until a deadline.
+    pub(crate) fn evaluate(&self, subject: &Subject<'_>, request: &Json, deadline: Instant) -> BindingResults {
+        let mut results = BindingResults::default();
+        let params = match self.params(subject) {
+            Ok(params) => params,
+            Err(NotEvaluated::NotApplicable(_)) => return results,
+            Err(NotEvaluated::Error(why)) => {
+                results.findings.push(self.error(&self.descriptor, &why));
+                return results;
+            }
+            Err(NotEvaluated::Undecided(why)) => {
+                results.undecided.push(self.error(&self.descriptor, &why));
+                return results;
+            }
+        };
+        for param in &params {
+            let evaluation = self.evaluation(subject, request, param.as_ref(), deadline);
+            self.evaluate_with(&evaluation, &mut results);
+        }
+        results
+    }
+
+    /// Returns the evaluation for one parameter.
+    pub(crate) fn evaluation<'e>(
+        &'e self,
+        subject: &Subject<'e>,
+        request: &'e Json,
+        params: Option<&'e Json>,
+        deadline: Instant,
+    ) -> Evaluation<'e> {
+        let namespace = subject.namespace_object;
+        Evaluation { policy: &self.policy, object: subject.object, request, params, namespace, deadline }
+    }
+
+    /// Returns the parameters with which the policy is evaluated on an object; one that is `None` without `paramRef`.
+    ///
+    /// # Errors
+    /// Returns why it is not evaluated.
+    pub(crate) fn params(&self, subject: &Subject<'_>) -> Result<Vec<Option<Json>>, NotEvaluated> {
+        self.matches(&self.policy.matching, "matchConstraints", subject)?;
+        if let Some(matching) = &self.matching {
+            self.matches(matching, "matchResources of the binding", subject)?;
+        }
+        let namespace_is_missing = subject.namespace_object.is_none() && subject.namespace.is_some();
+        if let Some(name) = subject.namespace.filter(|_| namespace_is_missing && !subject.is_namespace())
+            && self.policy.reads().has_root(Root::NamespaceObject)
+        {
+            return Err(NotEvaluated::Error(format!("it reads the Namespace {name}, which was not found")));
+        }
+        let Some(parameters) = &self.parameters else { return Ok(vec![None]) };
+        match parameters.find(&self.param_objects, subject) {
+            Ok(params) if params.is_empty() && parameters.must_exist => {
+                self.invalid("no params found for policy binding with `Deny` parameterNotFoundAction")
+            }
+            Ok(params) if params.is_empty() => {
+                Err(NotEvaluated::NotApplicable("its parameters do not exist, which paramRef allows".to_owned()))
+            }
+            Ok(params) => Ok(params.into_iter().map(Some).collect()),
+            Err(ParamError::Unread(why)) => Err(NotEvaluated::Undecided(why)),
+            Err(ParamError::Invalid(why)) => self.invalid(&why),
+        }
+    }
+
+    fn matches(&self, matching: &AdmissionMatch, field: &str, subject: &Subject<'_>) -> Result<(), NotEvaluated> {
+        match matching.matches(subject) {
+            Ok(Matched::Yes) => Ok(()),
+            Ok(Matched::No) => Err(NotEvaluated::NotApplicable(format!("{field} do not match it"))),
+            Ok(Matched::InOtherVersions(versions)) => {
+                let kind = &subject.key.kind;
+                let own = kind.api_version();
+                Err(NotEvaluated::Error(format!(
+                    "cannot be matched: {field} name {} in {versions}, and kaudit reads it in {own} and does not convert \
+                     objects; add {} to apiVersions",
+                    kind.plural, kind.version
+                )))
+            }
+            Err(why) => Err(NotEvaluated::Error(format!("cannot be matched: {why}"))),
+        }
+    }
+
+    /// Returns the effect of a wrong configuration, which the failure policy decides about.
+    fn invalid<T>(&self, why: &str) -> Result<T, NotEvaluated> {
+        let message = format!("failed to configure binding: {why}");
+        Err(if self.policy.fails_on_errors {
+            NotEvaluated::Error(message)
+        } else {
+            NotEvaluated::NotApplicable(format!("{message}; failurePolicy ignores it"))
+        })
+    }
+
+    fn evaluate_with(&self, evaluation: &Evaluation<'_>, results: &mut BindingResults) {
+        let unknown = match evaluation.conditions() {
+            Conditions::Hold => None,
+            Conditions::DoNot(_) => return,
+            Conditions::Unknown(name, part) => Some(format!("the match condition {name} reads {part}")),
+            Conditions::Failed(why) => {
+                results.is_evaluated = true;
+                results.findings.extend(self.failure(&self.descriptor, &why));
+                return;
+            }
+            Conditions::Interrupted(error) => return self.interrupt(&error, results),
+        };
+        results.is_evaluated = true;
+        let own = match self.validate(evaluation) {
+            Ok(own) => own,
+            Err(error @ (EvalError::Deadline | EvalError::TooLarge)) => return self.interrupt(&error, results),
+            Err(error) => self.failure(&self.descriptor, &error.to_string()).into_iter().collect(),
+        };
+        match (unknown, own.first()) {
+            (Some(why), Some(first)) => {
+                let message = format!("{}; if it applies: {}", not_known(&why), first.message);
+                results.findings.push(self.error(&first.rule, &message));
+            }
+            _ => results.findings.extend(own),
+        }
+    }
+
+    /// Evaluates the validations.
+    ///
+    /// # Errors
+    /// Returns why all of them failed together.
+    fn validate(&self, evaluation: &Evaluation<'_>) -> Result<Vec<Finding>, EvalError> {
+        let mut budget = Budget::default().until(evaluation.deadline);
+        let validities = evaluation.validations(&mut budget)?;
+        let all = || validities.iter().zip(&self.policy.validations).zip(&self.validations);
+        let messages = evaluation.bindings(true);
+        let annotations = self.annotations(evaluation)?;
+        let mut findings: Vec<Finding> =
+            annotations.errors.iter().map(|why| self.error(&self.descriptor, why)).collect();
+        for ((validity, validation), descriptor) in all() {
+            match validity {
+                Validity::Holds => {}
+                Validity::Violated => {
+                    let message = message(validation, &messages, &mut budget)?;
+                    let details = details(validation, evaluation.params, &annotations.published);
+                    findings.push(Finding { details, ..self.finding(descriptor, self.rule.outcome, &message) });
+                }
+                Validity::Unknown(part) => {
+                    let why = not_known(&format!("the expression '{}' reads {part}", validation.expression.text));
+                    findings.push(self.error(descriptor, &why));
+                }
+                Validity::Failed(why) => findings.extend(self.failure(descriptor, why)),
+            }
+        }
+        Ok(findings)
+    }
+
+    /// Evaluates the audit annotations.
+    fn annotations(&self, evaluation: &Evaluation<'_>) -> Result<Annotations, EvalError> {
+        let mut annotations = Annotations::default();
+        if self.policy.annotations.is_empty() {
+            return Ok(annotations);
+        }
+        let (bindings, mut budget) = (evaluation.bindings(true), Budget::default().until(evaluation.deadline));
+        for annotation in self.policy.annotations.iter().filter(|annotation| annotation.expression.unknown.is_none()) {
+            match evaluate(&annotation.expression, &bindings, &mut budget)? {
+                Ok(Value::String(text)) if !text.trim().is_empty() => {
+                    annotations.published.insert(annotation.name.to_string(), text.trim().into());
+                }
+                Ok(_) => {}
+                Err(why) if self.policy.fails_on_errors => annotations.errors.push(why),
+                Err(_) => {}
+            }
+        }
+        Ok(annotations)
+    }
+
+    /// Returns the result of an error that the failure policy decides about.
+    fn failure(&self, descriptor: &Arc<RuleDescriptor>, why: &str) -> Option<Finding> {
+        self.policy.fails_on_errors.then(|| self.error(descriptor, why))
+    }
+
+    fn interrupt(&self, error: &EvalError, results: &mut BindingResults) {
+        results.unfinished |= *error == EvalError::Deadline;
+        let finding = self.error(&self.descriptor, &error.to_string());
+        if results.unfinished { results.undecided.push(finding) } else { results.findings.push(finding) }
+    }
+
+    fn error(&self, descriptor: &Arc<RuleDescriptor>, message: &str) -> Finding {
+        Finding { severity: None, ..self.finding(descriptor, Outcome::Error, message) }
+    }
+
+    fn finding(&self, descriptor: &Arc<RuleDescriptor>, outcome: Outcome, message: &str) -> Finding {
+        Finding {
+            rule: Arc::clone(descriptor),
+            outcome,
+            severity: self.rule.metadata.severity,
+            message: message.into(),
+            details: None,
+            excused: None,
+        }
+    }
+}
+
+/// The audit annotations of one evaluation.
+#[derive(Default)]
+struct Annotations {
+    published: Map<String, Json>,
+    errors: Vec<String>,
+}
+
+impl<'e> Evaluation<'e> {
+    /// Returns the values of variables; `namespaceObject` has none in match conditions.
+    pub(crate) fn bindings(&self, has_namespace: bool) -> Bindings<'e> {
+        let environment = if has_namespace { &self.policy.environment } else { &self.policy.condition_environment };
+        let known = [
+            (Root::Object, Some(self.object)),
+            (Root::Request, Some(self.request)),
+            (Root::Params, self.params),
+            (Root::NamespaceObject, self.namespace.filter(|_| has_namespace)),
+        ];
+        known.into_iter().fold(Bindings::new(environment), |bindings, (root, value)| match value {
+            Some(value) => bindings.with(root, value),
+            None => bindings,
+        })
+    }
+
+    /// Evaluates the match conditions. One that is false decides, whatever the others are.
+    pub(crate) fn conditions(&self) -> Conditions {
+        let (bindings, mut budget) = (self.bindings(false), Budget::new(CONDITIONS_BUDGET).until(self.deadline));
+        let (mut unknown, mut errors) = (None, Vec::new());
+        for condition in &self.policy.conditions {
+            if let Some(part) = condition.expression.unknown {
+                unknown.get_or_insert((Arc::clone(&condition.name), part));
+                continue;
+            }
+            match evaluate(&condition.expression, &bindings, &mut budget) {
+                Ok(Ok(Value::Bool(false))) => return Conditions::DoNot(Arc::clone(&condition.name)),
+                Ok(Ok(_)) => {}
+                Ok(Err(why)) => errors.push(why),
+                Err(error @ (EvalError::Deadline | EvalError::TooLarge)) => return Conditions::Interrupted(error),
+                Err(error) => return Conditions::Failed(error.to_string()),
+            }
+        }
+        match (&errors[..], unknown) {
+            ([], None) => Conditions::Hold,
+            ([], Some((name, part))) => Conditions::Unknown(name, part),
+            ([only], _) => Conditions::Failed(only.clone()),
+            (several, _) => Conditions::Failed(format!("[{}]", several.join(", "))),
+        }
+    }
+
+    /// Evaluates all validations.
+    ///
+    /// # Errors
+    /// Returns the limit that ended the evaluation.
+    pub(crate) fn validations(&self, budget: &mut Budget) -> Result<Vec<Validity>, EvalError> {
+        let bindings = self.bindings(true);
+        let mut validities = Vec::new();
+        for Validation { expression, .. } in &self.policy.validations {
+            let value = expression
+                .unknown
+                .map_or_else(|| evaluate(expression, &bindings, budget).map(Ok), |part| Ok(Err(part)));
+            validities.push(match value? {
+                Err(part) => Validity::Unknown(part),
+                Ok(Ok(Value::Bool(true))) => Validity::Holds,
+                Ok(Ok(_)) => Validity::Violated,
+                Ok(Err(why)) => Validity::Failed(why),
+            });
+        }
+        Ok(validities)
+    }
+}
+
+/// Evaluates an expression; an error of the expression itself is part of the value.
+///
+/// # Errors
+/// Returns the limit that ended the evaluation of the policy.
+fn evaluate<'v>(
+    expression: &'v Expression,
+    bindings: &Bindings<'v>,
+    budget: &mut Budget,
+) -> Result<Result<Value<'v>, String>, EvalError> {
+    match expression.program.evaluate(bindings, budget) {
+        Ok(value) => Ok(Ok(value)),
+        Err(error @ (EvalError::Failed(_) | EvalError::CostLimit)) => {
+            Ok(Err(format!("expression '{}' resulted in error: {error}", expression.text)))
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// Returns the message of a violated validation: that of `messageExpression`, unless it is empty, too long, of several
+/// lines or fails; or else `message`; or else the expression.
+fn message<'v>(validation: &'v Validation, bindings: &Bindings<'v>, budget: &mut Budget) -> Result<String, EvalError> {
+    if let Some(expression) = validation.message_expression.as_ref().filter(|one| one.unknown.is_none()) {
+        match evaluate(expression, bindings, budget) {
+            Ok(Ok(Value::String(text))) => {
+                let text = text.trim();
+                if !text.is_empty() && text.len() <= MESSAGE_BYTES && !text.contains('\n') {
+                    return Ok(text.to_owned());
+                }
+            }
+            Ok(_) => {}
+            Err(EvalError::OutOfBudget) => {
+                let why = format!("failed messageExpression: {}", EvalError::OutOfBudget);
+                return Err(EvalError::Failed(why.into()));
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    let given = validation.message.as_deref().map(str::trim).filter(|text| !text.is_empty());
+    Ok(given.map_or_else(|| format!("failed expression: {}", validation.expression.text.trim()), str::to_owned))
+}
+
+/// Returns further output for a violation: the reason, the parameter, and the audit annotations.
+fn details(
+    validation: &Validation,
+    params: Option<&Json>,
+    annotations: &Map<String, Json>,
+) -> Option<Arc<Map<String, Json>>> {
+    let mut details = Map::new();
+    details.extend(validation.reason.iter().map(|reason| ("reason".to_owned(), (&**reason).into())));
+    if let Some(params) = params {
+        let metadata = |field: &str| params["metadata"][field].as_str();
+        let shown = [params["kind"].as_str(), metadata("namespace"), metadata("name")];
+        let [kind, namespace, name] = shown.map(Option::unwrap_or_default);
+        let named = json!({"kind": kind, "namespace": namespace, "name": name});
+        details.insert("params".to_owned(), named);
+    }
+    if !annotations.is_empty() {
+        details.insert("auditAnnotations".to_owned(), annotations.clone().into());
+    }
+    (!details.is_empty()).then(|| Arc::new(details))
+}
+
+/// Returns the message of a result that depends on something that only a request has.
+fn not_known(why: &str) -> String {
+    format!("cannot be evaluated on an existing object: {why}, which only a request has")
+}

@@ -1,0 +1,156 @@
+//! Joins the admission policies among the policy files with their bindings.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use super::{
+    DIALECT,
+    binding::{self, BoundPolicy, ReadBinding},
+    document::{AdmissionLibrary, PolicyDocument},
+    kinds,
+    policy::AdmissionPolicy,
+};
+use crate::{
+    judge::{
+        dialects::gatekeeper::{annotations, document::warning},
+        metadata::Metadata,
+        policy::Policy,
+        reads::Projection,
+        unjudged::Unjudged,
+    },
+    model::verdict::Source,
+    rego::Problem,
+};
+
+/// Why policies of Gatekeeper are not evaluated.
+const OF_GATEKEEPER: &str = "Gatekeeper generated it; its Constraints are evaluated with cluster:gatekeeper";
+
+/// Compiled admission policies.
+#[derive(Default)]
+pub(crate) struct LoadedPolicies {
+    pub(crate) bound: Vec<BoundPolicy>,
+    /// One for each binding, in the same order.
+    pub(crate) policies: Vec<Policy>,
+    pub(crate) unjudged: Vec<Unjudged>,
+    pub(crate) left_out: Vec<Unjudged>,
+}
+
+/// Compiles the policies and joins them with their bindings.
+pub(crate) fn load(library: AdmissionLibrary<'_>, problems: &mut Vec<Problem>) -> LoadedPolicies {
+    let mut loaded = LoadedPolicies { left_out: library.left_out, ..LoadedPolicies::default() };
+    let mut bindings: BTreeMap<String, Vec<PolicyDocument<'_>>> = BTreeMap::new();
+    for document in distinct(library.bindings, problems) {
+        let policy = document.node.at(&["spec", "policyName"]).text().unwrap_or_default();
+        bindings.entry(policy.to_owned()).or_default().push(document);
+    }
+    for document in distinct(library.policies, problems) {
+        let bindings = bindings.remove(document.name()).unwrap_or_default();
+        loaded.policy(&document, &bindings, problems);
+    }
+    for document in bindings.into_values().flatten() {
+        let message = format!("{} is not evaluated: its policy does not exist", document.label());
+        problems.push(warning(document.whole(message)).help("add the policy to the policy paths"));
+        loaded.unjudged.push(document.unjudged("its policy does not exist"));
+    }
+    loaded.unjudged.sort();
+    loaded.left_out.sort();
+    loaded
+}
+
+/// Removes exact duplicates; two different definitions of one object are a problem.
+fn distinct<'f>(documents: Vec<PolicyDocument<'f>>, problems: &mut Vec<Problem>) -> Vec<PolicyDocument<'f>> {
+    let mut kept: Vec<PolicyDocument<'f>> = Vec::new();
+    let mut first: BTreeMap<String, usize> = BTreeMap::new();
+    for document in documents {
+        match first.get(document.name()).map(|index| &kept[*index]) {
+            Some(other) if other.node == document.node => {}
+            Some(other) => {
+                let Source { file, line } = other.source();
+                let message = format!("{} is also defined at {file}:{line}, with different content", document.label());
+                problems.push(document.whole(message).help("keep one of the two"));
+            }
+            None => {
+                first.insert(document.name().to_owned(), kept.len());
+                kept.push(document);
+            }
+        }
+    }
+    kept
+}
+
+impl LoadedPolicies {
+    /// Compiles one policy and joins it with its bindings.
+    fn policy(&mut self, document: &PolicyDocument<'_>, bindings: &[PolicyDocument<'_>], problems: &mut Vec<Problem>) {
+        if is_of_gatekeeper(document) {
+            self.left_out.extend([document].into_iter().chain(bindings).map(|one| one.unjudged(OF_GATEKEEPER)));
+            return;
+        }
+        let Some(policy) = AdmissionPolicy::read(document, problems).map(Arc::new) else {
+            problems.extend(bindings.iter().map(|binding| binding.left_out(document)));
+            return;
+        };
+        if policy.matching.never_matches() {
+            let reason = "its rules do not cover the creation of objects, as which existing objects are evaluated";
+            self.left_out.extend([document].into_iter().chain(bindings).map(|one| one.unjudged(reason)));
+            return;
+        }
+        if bindings.is_empty() {
+            let reason = "no binding uses it";
+            problems.push(warning(document.whole(format!("{} has no effect: {reason}", document.label()))));
+            self.unjudged.push(document.unjudged(reason));
+            return;
+        }
+        report_unknown(document, &policy, problems);
+        let own = annotations::read(document, problems);
+        for binding in bindings {
+            let metadata = annotations::read(binding, problems).or(&own);
+            match binding::read(binding, &policy, metadata, problems) {
+                Some(ReadBinding::Evaluated(bound)) => self.bind(*bound, binding),
+                Some(ReadBinding::NotApplicable(reason)) => self.left_out.push(binding.unjudged(reason)),
+                None => {}
+            }
+        }
+    }
+
+    fn bind(&mut self, bound: BoundPolicy, document: &PolicyDocument<'_>) {
+        let Source { file, line } = document.source();
+        self.policies.push(Policy {
+            name: Arc::clone(&bound.policy.name),
+            dialect: DIALECT,
+            versions: std::collections::BTreeSet::new(),
+            source: file,
+            line,
+            is_builtin: false,
+            metadata: Metadata::clone(&bound.rule.metadata),
+            depends: bound.dependencies(),
+            matches: kinds::matches(&bound),
+            reads: Projection::new(bound.object_reads.clone()),
+            scans_inventory: false,
+            rules: vec![bound.rule.clone()],
+        });
+        self.bound.push(bound);
+    }
+}
+
+/// Whether Gatekeeper generated a policy for a template.
+fn is_of_gatekeeper(document: &PolicyDocument<'_>) -> bool {
+    let is_of = |version: Option<&str>| {
+        version.and_then(|version| version.split_once('/')).is_some_and(|(group, _)| group.ends_with(".gatekeeper.sh"))
+    };
+    let owners = document.node.at(&["metadata", "ownerReferences"]).items();
+    let is_owned = owners.iter().any(|owner| is_of(owner.get("apiVersion").text()));
+    let is_named = document.name().starts_with("gatekeeper-");
+    is_owned || is_named && is_of(document.node.at(&["spec", "paramKind", "apiVersion"]).text())
+}
+
+/// Warns of expressions that depend on what only a request has.
+fn report_unknown(document: &PolicyDocument<'_>, policy: &AdmissionPolicy, problems: &mut Vec<Problem>) {
+    let mut parts: BTreeMap<&str, u32> = BTreeMap::new();
+    for (part, expression) in policy.unknown() {
+        parts.entry(part).or_insert(expression.source.line);
+    }
+    for (part, line) in parts {
+        let message = format!("{} reads {part}, which an audit does not know", document.label());
+        let help = "objects whose result depends on it get an error";
+        problems.push(warning(document.whole(message)).help(help).at(&document.file.text, line, 1));
+    }
+}

@@ -1,0 +1,281 @@
+//! Reads and compiles a `ValidatingAdmissionPolicy`.
+
+use std::sync::Arc;
+
+use k8s_openapi::api::admissionregistration::v1::{
+    MatchCondition, ParamKind, ValidatingAdmissionPolicySpec, Validation as GivenValidation,
+};
+use kaudit_cel::{CompileError, Environment, Program, Reads, Type};
+
+use super::{document::PolicyDocument, matching::AdmissionMatch, reads};
+use crate::{
+    judge::rule::RuleText,
+    model::verdict::Source,
+    rego::{Position, Problem, analysis::yaml::YamlNode},
+};
+
+/// A compiled `ValidatingAdmissionPolicy`.
+#[derive(Debug)]
+pub(crate) struct AdmissionPolicy {
+    pub(crate) name: Arc<str>,
+    pub(crate) matching: AdmissionMatch,
+    pub(crate) param_kind: Option<ParamKind>,
+    /// Whether errors of expressions are results: `failurePolicy: Fail`.
+    pub(crate) fails_on_errors: bool,
+    pub(crate) conditions: Vec<NamedExpression>,
+    /// The environment of match conditions, which have no variables.
+    pub(crate) condition_environment: Environment,
+    pub(crate) environment: Environment,
+    /// The variables by name, to show their values.
+    pub(crate) variables: Vec<NamedExpression>,
+    pub(crate) validations: Vec<Validation>,
+    pub(crate) annotations: Vec<NamedExpression>,
+}
+
+/// An expression with a name: a match condition, a variable or an audit annotation.
+#[derive(Debug)]
+pub(crate) struct NamedExpression {
+    pub(crate) name: Arc<str>,
+    pub(crate) expression: Expression,
+}
+
+/// A compiled expression.
+#[derive(Debug)]
+pub(crate) struct Expression {
+    pub(crate) text: Arc<str>,
+    pub(crate) source: Source,
+    pub(crate) program: Program,
+    /// The part of a request that it reads and an audit does not know.
+    pub(crate) unknown: Option<&'static str>,
+}
+
+/// An entry of `validations`.
+#[derive(Debug)]
+pub(crate) struct Validation {
+    pub(crate) expression: Expression,
+    pub(crate) message: Option<Arc<str>>,
+    pub(crate) message_expression: Option<Expression>,
+    pub(crate) reason: Option<Arc<str>>,
+}
+
+impl AdmissionPolicy {
+    /// Reads a policy; `None` if it is refused, with the reasons added to `problems`.
+    pub(super) fn read(document: &PolicyDocument<'_>, problems: &mut Vec<Problem>) -> Option<Self> {
+        let before = problems.len();
+        let spec = spec::<ValidatingAdmissionPolicySpec>(document, problems)?;
+        let mut compiler = Compiler { document, problems };
+        let fails_on_errors = compiler.failure_policy(spec.failure_policy.as_deref());
+        let matching = compiler.matching(&spec);
+        let has_params = spec.param_kind.is_some();
+        let condition_environment = Environment::admission(has_params);
+        let conditions = compiler.conditions(&condition_environment, &spec.match_conditions.unwrap_or_default());
+        let mut environment = Environment::admission(has_params);
+        let mut variables = Vec::new();
+        for (index, variable) in spec.variables.iter().flatten().enumerate() {
+            let node = compiler.node("variables", index, "expression");
+            if let Some(expression) = compiler.expression(&environment, node, &variable.expression, &[]) {
+                variables.push(NamedExpression { name: variable.name.as_str().into(), expression });
+                if let Err(error) = environment.add_variable(&variable.name, &variable.expression) {
+                    compiler.refuse(node, &variable.expression, &error);
+                }
+            }
+        }
+        let validations = compiler.validations(&environment, &spec.validations.unwrap_or_default());
+        let mut annotations = Vec::new();
+        for (index, annotation) in spec.audit_annotations.iter().flatten().enumerate() {
+            let node = compiler.node("auditAnnotations", index, "valueExpression");
+            let types = [Type::String, Type::Null];
+            let expression = compiler.expression(&environment, node, &annotation.value_expression, &types);
+            annotations.extend(
+                expression.map(|expression| NamedExpression { name: annotation.key.as_str().into(), expression }),
+            );
+        }
+        let policy = Self {
+            name: document.name().into(),
+            matching: matching?,
+            param_kind: spec.param_kind,
+            fails_on_errors,
+            conditions,
+            condition_environment,
+            environment,
+            variables,
+            validations,
+            annotations,
+        };
+        let is_refused = problems[before..].iter().any(Problem::is_refusal);
+        (!is_refused).then_some(policy)
+    }
+
+    /// Returns everything that its expressions can read.
+    pub(crate) fn reads(&self) -> Reads {
+        let mut all = Reads::default();
+        self.expressions().for_each(|expression| all.extend(expression.program.reads()));
+        all
+    }
+
+    /// Returns the parts of a request that its expressions read and an audit does not know, each with the expression.
+    pub(super) fn unknown(&self) -> impl Iterator<Item = (&'static str, &Expression)> {
+        self.expressions().filter_map(|expression| Some((expression.unknown?, expression)))
+    }
+
+    /// Returns the source of each validation.
+    pub(super) fn texts(&self) -> Vec<RuleText> {
+        let expressions = self.validations.iter().map(|validation| &validation.expression);
+        expressions.map(|own| RuleText { source: own.source.clone(), text: Arc::clone(&own.text) }).collect()
+    }
+
+    fn expressions(&self) -> impl Iterator<Item = &Expression> {
+        let named = self.conditions.iter().chain(&self.annotations).map(|named| &named.expression);
+        let validations = self.validations.iter();
+        named.chain(validations.flat_map(|one| [&one.expression].into_iter().chain(&one.message_expression)))
+    }
+}
+
+/// Reads the `spec` of a document; `None` if it is refused.
+pub(super) fn spec<S: serde::de::DeserializeOwned>(
+    document: &PolicyDocument<'_>,
+    problems: &mut Vec<Problem>,
+) -> Option<S> {
+    let node = document.node.get("spec");
+    match serde_json::from_value(node.json()) {
+        Ok(spec) => Some(spec),
+        Err(why) => {
+            let message = format!("{}: invalid spec: {why}", document.label());
+            problems.push(document.problem(if node.is_null() { &document.node } else { node }, message));
+            None
+        }
+    }
+}
+
+/// Compiles the expressions of a policy.
+struct Compiler<'d, 'f> {
+    document: &'d PolicyDocument<'f>,
+    problems: &'d mut Vec<Problem>,
+}
+
+impl<'d> Compiler<'d, '_> {
+    fn node(&self, list: &str, index: usize, field: &str) -> &'d YamlNode {
+        let document = self.document;
+        let entry = document.node.at(&["spec", list]).items().get(index);
+        entry.map_or(&document.node, |entry| entry.get(field))
+    }
+
+    fn problem(&mut self, node: &YamlNode, message: &str) {
+        let message = format!("{}: {message}", self.document.label());
+        self.problems.push(self.document.problem(node, message));
+    }
+
+    fn failure_policy(&mut self, given: Option<&str>) -> bool {
+        match given {
+            None | Some("Fail") => true,
+            Some("Ignore") => false,
+            Some(other) => {
+                let node = self.document.node.at(&["spec", "failurePolicy"]);
+                self.problem(node, &format!("unknown failurePolicy {other:?}: use Fail or Ignore"));
+                true
+            }
+        }
+    }
+
+    fn matching(&mut self, spec: &ValidatingAdmissionPolicySpec) -> Option<AdmissionMatch> {
+        let path = ["spec", "matchConstraints"];
+        let Some(given) = spec.match_constraints.as_ref().filter(|given| given.resource_rules.is_some()) else {
+            self.problem(&self.document.node, "spec.matchConstraints.resourceRules is required");
+            return None;
+        };
+        match AdmissionMatch::read(given) {
+            Ok(matching) => Some(matching),
+            Err((field, why)) => {
+                let node = self.document.node.at(&path).get(field);
+                self.problem(node, &format!("matchConstraints.{field}: {why}"));
+                None
+            }
+        }
+    }
+
+    fn conditions(&mut self, environment: &Environment, given: &[MatchCondition]) -> Vec<NamedExpression> {
+        let mut conditions = Vec::new();
+        for (index, condition) in given.iter().enumerate() {
+            let node = self.node("matchConditions", index, "expression");
+            let expression = self.expression(environment, node, &condition.expression, &[Type::Bool]);
+            conditions.extend(
+                expression.map(|expression| NamedExpression { name: condition.name.as_str().into(), expression }),
+            );
+        }
+        conditions
+    }
+
+    fn validations(&mut self, environment: &Environment, given: &[GivenValidation]) -> Vec<Validation> {
+        let of_messages = environment.clone().without_authorizer();
+        let mut validations = Vec::new();
+        for (index, validation) in given.iter().enumerate() {
+            let node = self.node("validations", index, "expression");
+            let expression = self.expression(environment, node, &validation.expression, &[Type::Bool]);
+            let message = validation.message_expression.as_deref().filter(|text| !text.is_empty()).and_then(|text| {
+                let node = self.node("validations", index, "messageExpression");
+                self.expression(&of_messages, node, text, &[Type::String])
+            });
+            let text = |text: &Option<String>| text.as_deref().filter(|text| !text.is_empty()).map(Arc::from);
+            validations.extend(expression.map(|expression| Validation {
+                expression,
+                message: text(&validation.message),
+                message_expression: message,
+                reason: text(&validation.reason),
+            }));
+        }
+        validations
+    }
+
+    /// Compiles an expression whose value must be of one of these types, or of any if there are none; `None` if it is
+    /// refused.
+    fn expression(
+        &mut self,
+        environment: &Environment,
+        node: &YamlNode,
+        text: &str,
+        types: &[Type],
+    ) -> Option<Expression> {
+        let program = match environment.compile(text) {
+            Ok(program) => program,
+            Err(error) => {
+                self.refuse(node, text, &error);
+                return None;
+            }
+        };
+        if !types.is_empty() && !types.contains(program.output_type()) {
+            let names: Vec<String> = types.iter().map(ToString::to_string).collect();
+            let (names, found) = (names.join(" or "), program.output_type());
+            self.problem(node, &format!("the expression must evaluate to {names}, but it evaluates to {found}"));
+            return None;
+        }
+        let source = Source { file: Arc::clone(&self.document.file.shown), line: node.at.line };
+        let unknown = reads::unknown(program.reads());
+        Some(Expression { text: text.into(), source, program, unknown })
+    }
+
+    /// Reports the problems of an expression, at their positions if the file has it on lines of its own.
+    fn refuse(&mut self, node: &YamlNode, text: &str, error: &CompileError) {
+        for error in [error].into_iter().chain(&error.more) {
+            let message = format!("{}: {}", self.document.label(), error.message.trim());
+            let at = position(self.document, node, text, error);
+            let mut problem = self.document.problem_at(at, message);
+            if at == node.at && text.lines().count() > 1 && error.line > 0 {
+                problem = problem.help(format!("at line {}, column {} of the expression", error.line, error.column));
+            }
+            self.problems.push(problem);
+        }
+    }
+}
+
+/// Returns the position in the file of a position in an expression: exact for plain and block scalars, whose lines are
+/// lines of the file; the start of the scalar otherwise.
+fn position(document: &PolicyDocument<'_>, node: &YamlNode, text: &str, error: &CompileError) -> Position {
+    let Some(wanted) = error.line.checked_sub(1).and_then(|index| text.lines().nth(index)) else { return node.at };
+    let first = node.at.line as usize;
+    let lines = document.file.text.lines().enumerate().skip(first.saturating_sub(1)).take(text.lines().count() + 1);
+    let mut found = lines.filter_map(|(index, line)| Some((index, line.find(wanted).filter(|_| !wanted.is_empty())?)));
+    let Some((index, start)) = found.find(|(index, _)| index + 1 >= first + error.line - 1) else { return node.at };
+    let before = document.file.text.lines().nth(index).map_or(0, |line| line[..start].chars().count());
+    let number = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
+    Position { line: number(index + 1), column: number(before + error.column) }
+}

@@ -1,0 +1,52 @@
+//! Evaluates ValidatingAdmissionPolicies, whose expressions read the JSON of the object directly.
+
+use std::time::Instant;
+
+use serde_json::Value as Json;
+
+use super::{job::Job, results::ObjectFindings, too_deep};
+use crate::{
+    judge::{
+        depth,
+        dialects::cel::{binding::BoundPolicy, request::Subject},
+    },
+    model::{object::Object, verdict::Finding},
+};
+
+/// Evaluates the policies that match the object as it is now.
+pub(super) fn evaluate(job: &Job, results: &mut ObjectFindings) {
+    let policies: Vec<&BoundPolicy> = job.policies.admission.of(&job.object.key.kind).collect();
+    if policies.is_empty() {
+        return;
+    }
+    let read = || Ok::<_, String>((read(&job.object)?, job.namespace.as_ref().map(read).transpose()?));
+    let ((object, is_cut), namespace) = match read() {
+        Ok(read) => read,
+        Err(why) => return results.push(Finding::object_error(&format!("the object cannot be read: {why}"))),
+    };
+    if is_cut {
+        results.push(Finding::object_error(&too_deep()));
+    }
+    let namespace = namespace.map(|(namespace, _)| namespace);
+    let subject = Subject::new(&job.object.key, &object, namespace.as_ref());
+    let request = subject.request();
+    let deadline = Instant::now() + job.policies.limits.input;
+    for bound in policies {
+        let own = bound.evaluate(&subject, &request, deadline);
+        results.unfinished |= own.unfinished;
+        if own.is_evaluated && own.findings.is_empty() && own.undecided.is_empty() {
+            results.pass(&bound.rule);
+        }
+        results.extend(own.findings);
+        own.undecided.into_iter().for_each(|error| results.push_undecided(error));
+    }
+}
+
+/// Reads the JSON of an object; also returns whether values nested too deep were replaced by null.
+///
+/// # Errors
+/// Returns why it cannot be read.
+pub(super) fn read(object: &Object) -> Result<(Json, bool), String> {
+    let json = object.body.json().map_err(|why| why.to_string())?;
+    depth::shallow(&json, |json| serde_json::from_slice(json)).map_err(|why: serde_json::Error| why.to_string())
+}
