@@ -6,6 +6,7 @@
 
 mod described;
 mod explanation;
+mod expressions;
 mod objects;
 mod text;
 mod trace;

@@ -22,7 +22,11 @@ use crate::{
     output::{print, safe::to_yaml},
     record::reports,
     run::{connect::connect, policies, sources::PolicySources},
-    source::{discovery::Served, policies::GATEKEEPER, selection::Selection},
+    source::{
+        discovery::Served,
+        policies::{ADMISSION_POLICIES, GATEKEEPER},
+        selection::Selection,
+    },
 };
 
 const GROUP: &str = "rbac.authorization.k8s.io";
@@ -146,11 +150,17 @@ fn read<'a>(group: &str, resources: impl IntoIterator<Item = &'a str>) -> Policy
 
 /// Returns the rules for reading policies in the cluster, by namespace; `None` is the whole cluster.
 fn policies_read(options: &RbacArgs) -> BTreeMap<Option<&str>, Vec<PolicyRule>> {
-    let mut rules = BTreeMap::new();
+    let mut rules: BTreeMap<Option<&str>, Vec<PolicyRule>> = BTreeMap::new();
     for source in &options.policies {
         match source {
             PolicySource::Cluster(ClusterSource::Gatekeeper) => {
-                rules.insert(None, GATEKEEPER.map(|(group, resource)| read(group, [resource])).into());
+                rules.entry(None).or_default().extend(GATEKEEPER.map(|(group, resource)| read(group, [resource])));
+            }
+            PolicySource::Cluster(ClusterSource::AdmissionPolicies) => {
+                rules
+                    .entry(None)
+                    .or_default()
+                    .extend(ADMISSION_POLICIES.map(|(group, resource)| read(group, [resource])));
             }
             PolicySource::Cluster(ClusterSource::ConfigMaps { namespace, .. }) => {
                 let namespace = namespace.as_deref().unwrap_or(&options.service_account.namespace);

@@ -20,6 +20,7 @@ mod texts;
 
 use std::{sync::Arc, time::Instant};
 
+pub(crate) use self::admission_policies::{explain_policy, read_json};
 pub use self::{arrays::with_inventory, job::Job};
 pub(crate) use self::{
     arrays::{with_arrays, with_other_results},

@@ -46,7 +46,7 @@ enum SourceOrigin {
     /// The namespace of a `ConfigMap`.
     ConfigMap(String),
     Bundle,
-    Gatekeeper,
+    PolicyObjects,
 }
 
 /// The files of one source.
@@ -113,7 +113,7 @@ impl SourceOrigin {
     fn of_tree(tree: &FileTree) -> Self {
         match tree.config_map_namespace() {
             Some(namespace) => Self::ConfigMap(namespace.to_owned()),
-            None if tree.is_of_gatekeeper() => Self::Gatekeeper,
+            None if tree.is_of_policy_objects() => Self::PolicyObjects,
             None => Self::Local,
         }
     }
@@ -122,7 +122,7 @@ impl SourceOrigin {
 impl OwnedFiles {
     /// Whether its Gatekeeper objects may exempt namespaces from all Constraints.
     pub(super) fn may_exempt(&self) -> bool {
-        matches!(self.origin, SourceOrigin::Local | SourceOrigin::Gatekeeper)
+        matches!(self.origin, SourceOrigin::Local | SourceOrigin::PolicyObjects)
     }
 
     /// Whether the values in the file, with aliases expanded, stay within the limit; `replayed` is the running count of

@@ -48,6 +48,8 @@ pub enum FileSource {
 pub enum ClusterSource {
     /// Gatekeeper's `ConstraintTemplate`s, Constraints and `Config`.
     Gatekeeper,
+    /// `ValidatingAdmissionPolicy`s and their bindings.
+    AdmissionPolicies,
     /// `ConfigMap`s, as `kube-mgmt` loads them into OPA: each value is a file.
     ConfigMaps {
         /// Their namespace; `None` is kaudit's own namespace.
@@ -138,6 +140,8 @@ impl fmt::Display for FileSource {
 
 /// The prefix of sources in the cluster.
 const CLUSTER: &str = "cluster:";
+/// The source of admission policies, behind that prefix.
+const ADMISSION_POLICIES: &str = "admission-policies";
 /// The label that `kube-mgmt` selects by.
 const POLICY_LABEL: &str = "openpolicyagent.org/policy=rego";
 
@@ -146,6 +150,9 @@ impl ClusterSource {
         let text = text.to_str()?.strip_prefix(CLUSTER)?;
         if text == "gatekeeper" {
             return Some(Self::Gatekeeper);
+        }
+        if text == ADMISSION_POLICIES {
+            return Some(Self::AdmissionPolicies);
         }
         let rest = text.strip_prefix("configmaps")?;
         let (namespace, selector) = rest.split_once(',').unwrap_or((rest, POLICY_LABEL));
@@ -164,6 +171,7 @@ impl fmt::Display for ClusterSource {
         f.write_str(CLUSTER)?;
         match self {
             Self::Gatekeeper => f.write_str("gatekeeper"),
+            Self::AdmissionPolicies => f.write_str(ADMISSION_POLICIES),
             Self::ConfigMaps { namespace, selector } => {
                 f.write_str("configmaps")?;
                 namespace.as_ref().map_or(Ok(()), |namespace| write!(f, "={namespace}"))?;
@@ -228,6 +236,7 @@ mod tests {
         }
         for (text, want) in [
             ("cluster:gatekeeper", Some(ClusterSource::Gatekeeper)),
+            ("cluster:admission-policies", Some(ClusterSource::AdmissionPolicies)),
             ("cluster:configmaps", Some(maps(None, POLICY_LABEL))),
             ("cluster:configmaps=opa", Some(maps(Some("opa"), POLICY_LABEL))),
             ("cluster:configmaps,a=b,c", Some(maps(None, "a=b,c"))),

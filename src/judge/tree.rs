@@ -6,6 +6,8 @@ use std::sync::Arc;
 pub(crate) const CONFIG_MAPS: &str = "cluster:configmaps";
 /// The name of the tree of Gatekeeper's objects in the cluster.
 const GATEKEEPER: &str = "cluster:gatekeeper";
+/// The name of the tree of admission policies in the cluster.
+const ADMISSION_POLICIES: &str = "cluster:admission-policies";
 
 /// The files of a directory, or one file, in memory, for example those of a commit.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -39,8 +41,8 @@ impl FileTree {
         Some(rest.split(['/', ',']).next().unwrap_or_default())
     }
 
-    /// Whether it contains Gatekeeper's objects in the cluster.
-    pub(crate) fn is_of_gatekeeper(&self) -> bool {
-        &*self.name == GATEKEEPER
+    /// Whether it contains policies in the cluster that are objects of their own kinds.
+    pub(crate) fn is_of_policy_objects(&self) -> bool {
+        [GATEKEEPER, ADMISSION_POLICIES].contains(&&*self.name)
     }
 }

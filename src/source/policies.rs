@@ -1,6 +1,6 @@
 //! Policies that are objects of a cluster: read by their own informer, and passed on as files.
 //!
-//! In: Gatekeeper's objects, or `ConfigMap`s with a label. Out: a [`FileTree`] for each kind of object, or for each
+//! In: Gatekeeper's objects, admission policies, or `ConfigMap`s with a label. Out: a [`FileTree`] for each kind of object, or for each
 //! `ConfigMap`, again whenever one of them changes. Objects of a kind that becomes unreadable stay in their last state,
 //! together with a file that reports the error.
 
@@ -42,6 +42,11 @@ pub const GATEKEEPER: [(&str, &str); 3] = [
     ("config.gatekeeper.sh", "configs"),
     ("constraints.gatekeeper.sh", "*"),
     ("templates.gatekeeper.sh", "constrainttemplates"),
+];
+/// The kinds of admission policies that are evaluated, by group and plural.
+pub const ADMISSION_POLICIES: [(&str, &str); 2] = [
+    ("admissionregistration.k8s.io", "validatingadmissionpolicies"),
+    ("admissionregistration.k8s.io", "validatingadmissionpolicybindings"),
 ];
 /// Metadata fields that change although the policy does not.
 const CHANGING: [&str; 6] = ["creationTimestamp", "generation", "managedFields", "resourceVersion", "selfLink", "uid"];
@@ -131,6 +136,7 @@ impl ClusterPolicies {
     fn informer(&self, clients: &Clients) -> (Informer, mpsc::Receiver<Change>) {
         let (kinds, namespaces, label_selector) = match &self.source {
             ClusterSource::Gatekeeper => (&GATEKEEPER[..], BTreeSet::new(), None),
+            ClusterSource::AdmissionPolicies => (&ADMISSION_POLICIES[..], BTreeSet::new(), None),
             ClusterSource::ConfigMaps { selector, .. } => {
                 (&[("core", "configmaps")][..], [self.namespace.clone()].into(), Some(selector.clone()))
             }
@@ -189,7 +195,7 @@ impl ClusterPolicies {
 
     fn see(&mut self, object: &Object) {
         let files = object.body.json().map_err(anyhow::Error::from).and_then(|json| match self.source {
-            ClusterSource::Gatekeeper => definition(&object.key, &json),
+            ClusterSource::Gatekeeper | ClusterSource::AdmissionPolicies => definition(&object.key, &json),
             ClusterSource::ConfigMaps { .. } => values(&json),
         });
         match files {
@@ -209,8 +215,12 @@ impl ClusterPolicies {
     /// Checks that all kinds could be read.
     fn readable(&self) -> anyhow::Result<()> {
         if self.scopes.is_empty() {
-            let [.., (group, plural)] = GATEKEEPER;
-            bail!("{}: the cluster serves no {plural}.{group}; install Gatekeeper, or its CRDs alone", self.source);
+            let (kinds, help) = match self.source {
+                ClusterSource::AdmissionPolicies => (&ADMISSION_POLICIES[..], "they need Kubernetes 1.30 or newer"),
+                _ => (&GATEKEEPER[..], "install Gatekeeper, or its CRDs alone"),
+            };
+            let (group, plural) = kinds.last().copied().unwrap_or_default();
+            bail!("{}: the cluster serves no {plural}.{group}; {help}", self.source);
         }
         let unreadable = self.scopes.iter().find_map(|(scope, known)| Some((scope, known.unreadable.as_ref()?)));
         let Some((scope, why)) = unreadable else { return Ok(()) };
@@ -232,7 +242,7 @@ impl ClusterPolicies {
             Some(TreeFile { path: vec![format!("{}.yaml", scope.kind)], content })
         });
         let mut files: Vec<TreeFile> = unreadable.collect();
-        if let ClusterSource::Gatekeeper = self.source {
+        if let ClusterSource::Gatekeeper | ClusterSource::AdmissionPolicies = self.source {
             files.extend(objects().flat_map(|(_, object)| object.files.clone()));
             return vec![tree(self.source.to_string(), files)];
         }
@@ -252,7 +262,7 @@ fn is_in(key: &ObjectKey, scope: &WatchScope) -> bool {
     key.kind == scope.kind && (scope.namespace.is_none() || key.namespace == scope.namespace)
 }
 
-/// Returns an object of Gatekeeper as YAML, without fields that are irrelevant for the policy.
+/// Returns an object of Gatekeeper or an admission policy as YAML, without fields that are irrelevant for the policy.
 fn definition(key: &ObjectKey, json: &[u8]) -> anyhow::Result<Vec<TreeFile>> {
     let mut object: Map<String, Value> = serde_json::from_slice(json)?;
     object.remove("status");

@@ -26,7 +26,7 @@ use crate::{
 };
 
 /// Fields that identify an object: they are never the field to change.
-const CHOOSING: [&str; 4] = ["apiVersion", "kind", "metadata.name", "metadata.namespace"];
+pub(super) const CHOOSING: [&str; 4] = ["apiVersion", "kind", "metadata.name", "metadata.namespace"];
 
 /// How a rule comes to its result for an object.
 #[derive(Debug, Serialize)]
@@ -96,6 +96,9 @@ impl Explained {
     /// # Errors
     /// When the object cannot be read.
     pub(super) fn trace(&mut self, job: &Job, texts: &[File], secrets: Secrets) -> Result<(), String> {
+        if let Some(bound) = job.policies.admission.named(&self.policy, &self.rule) {
+            return self.trace_expressions(job, bound, secrets);
+        }
         let question = match rule_input(job, &self.policy, &self.rule)? {
             Some(RuleApplicability::Evaluated(question)) => question,
             Some(RuleApplicability::NotEvaluated(why)) => {

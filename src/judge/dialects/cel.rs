@@ -8,6 +8,7 @@
 pub(crate) mod binding;
 pub(crate) mod document;
 pub(crate) mod evaluation;
+pub(crate) mod explain;
 pub(crate) mod kinds;
 pub(crate) mod load;
 pub(crate) mod matching;

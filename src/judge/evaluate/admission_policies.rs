@@ -8,7 +8,11 @@ use super::{job::Job, results::ObjectFindings, too_deep};
 use crate::{
     judge::{
         depth,
-        dialects::cel::{binding::BoundPolicy, request::Subject},
+        dialects::cel::{
+            binding::BoundPolicy,
+            explain::{self, PolicyExplanation},
+            request::Subject,
+        },
     },
     model::{object::Object, verdict::Finding},
 };
@@ -19,7 +23,7 @@ pub(super) fn evaluate(job: &Job, results: &mut ObjectFindings) {
     if policies.is_empty() {
         return;
     }
-    let read = || Ok::<_, String>((read(&job.object)?, job.namespace.as_ref().map(read).transpose()?));
+    let read = || Ok::<_, String>((read_json(&job.object)?, job.namespace.as_ref().map(read_json).transpose()?));
     let ((object, is_cut), namespace) = match read() {
         Ok(read) => read,
         Err(why) => return results.push(Finding::object_error(&format!("the object cannot be read: {why}"))),
@@ -42,11 +46,22 @@ pub(super) fn evaluate(job: &Job, results: &mut ObjectFindings) {
     }
 }
 
+/// Explains a policy for the object of a job in this state.
+///
+/// # Errors
+/// Returns why the object's Namespace cannot be read.
+pub(crate) fn explain_policy(job: &Job, bound: &BoundPolicy, object: &Json) -> Result<PolicyExplanation, String> {
+    let namespace = job.namespace.as_ref().map(read_json).transpose()?.map(|(namespace, _)| namespace);
+    let subject = Subject::new(&job.object.key, object, namespace.as_ref());
+    let deadline = Instant::now() + job.policies.limits.input;
+    Ok(explain::explain(bound, &subject, &subject.request(), deadline))
+}
+
 /// Reads the JSON of an object; also returns whether values nested too deep were replaced by null.
 ///
 /// # Errors
 /// Returns why it cannot be read.
-pub(super) fn read(object: &Object) -> Result<(Json, bool), String> {
+pub(crate) fn read_json(object: &Object) -> Result<(Json, bool), String> {
     let json = object.body.json().map_err(|why| why.to_string())?;
     depth::shallow(&json, |json| serde_json::from_slice(json)).map_err(|why: serde_json::Error| why.to_string())
 }

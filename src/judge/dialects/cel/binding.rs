@@ -45,6 +45,8 @@ pub(crate) struct BoundPolicy {
     pub(crate) descriptor: Arc<RuleDescriptor>,
     /// The fields of the evaluated object that are read.
     pub(crate) object_reads: ReadTree,
+    /// Whether an expression reads `namespaceObject`.
+    pub(crate) reads_namespace: bool,
     /// The fields of the object's Namespace that are read.
     pub(crate) namespace_reads: ReadTree,
     pub(crate) lookups: InventoryReads,
@@ -156,6 +158,7 @@ impl BoundPolicy {
             validations,
             descriptor,
             object_reads,
+            reads_namespace: reads.has_root(Root::NamespaceObject),
             namespace_reads,
             lookups,
         }

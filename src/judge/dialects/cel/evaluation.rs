@@ -117,7 +117,7 @@ impl BoundPolicy {
         }
         let namespace_is_missing = subject.namespace_object.is_none() && subject.namespace.is_some();
         if let Some(name) = subject.namespace.filter(|_| namespace_is_missing && !subject.is_namespace())
-            && self.policy.reads().has_root(Root::NamespaceObject)
+            && self.reads_namespace
         {
             return Err(NotEvaluated::Error(format!("it reads the Namespace {name}, which was not found")));
         }

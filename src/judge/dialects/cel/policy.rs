@@ -11,7 +11,7 @@ use super::{document::PolicyDocument, matching::AdmissionMatch, reads};
 use crate::{
     judge::rule::RuleText,
     model::verdict::Source,
-    rego::{Position, Problem, analysis::yaml::YamlNode},
+    rego::{FileText, Position, Problem, analysis::yaml::YamlNode},
 };
 
 /// A compiled `ValidatingAdmissionPolicy`.
@@ -248,7 +248,9 @@ impl<'d> Compiler<'d, '_> {
             self.problem(node, &format!("the expression must evaluate to {names}, but it evaluates to {found}"));
             return None;
         }
-        let source = Source { file: Arc::clone(&self.document.file.shown), line: node.at.line };
+        let file = self.document.file;
+        let line = node.at.line + u32::from(is_block(&file.text, node.at));
+        let source = Source { file: Arc::clone(&file.shown), line };
         let unknown = reads::unknown(program.reads());
         Some(Expression { text: text.into(), source, program, unknown })
     }
@@ -265,6 +267,12 @@ impl<'d> Compiler<'d, '_> {
             self.problems.push(problem);
         }
     }
+}
+
+/// Whether a scalar is a block, whose text begins on the line below.
+fn is_block(text: &FileText, at: Position) -> bool {
+    let column = at.column.saturating_sub(1) as usize;
+    text.line(at.line).chars().nth(column).is_some_and(|first| matches!(first, '|' | '>'))
 }
 
 /// Returns the position in the file of a position in an expression: exact for plain and block scalars, whose lines are
