@@ -11,6 +11,7 @@
     reason = "a test says what failed"
 )]
 
+mod admission_policies;
 mod alerts;
 mod basics;
 mod browser;
