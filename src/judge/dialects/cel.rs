@@ -18,6 +18,9 @@ mod reads;
 pub(crate) mod request;
 pub(crate) mod set;
 
+#[cfg(test)]
+mod tests;
+
 use crate::judge::dialect::{Dialect, DialectDescription, InputForm};
 
 /// Policies are evaluated for their bindings, and have no rules in Rego.

@@ -90,6 +90,10 @@ impl AdmissionPolicy {
                 expression.map(|expression| NamedExpression { name: annotation.key.as_str().into(), expression }),
             );
         }
+        if validations.is_empty() && annotations.is_empty() && compiler.problems.len() == before {
+            let node = document.node.get("spec");
+            compiler.problem(node, "at least one of spec.validations and spec.auditAnnotations is required");
+        }
         let policy = Self {
             name: document.name().into(),
             matching: matching?,
@@ -235,6 +239,10 @@ impl<'d> Compiler<'d, '_> {
         text: &str,
         types: &[Type],
     ) -> Option<Expression> {
+        if text.trim().is_empty() {
+            self.problem(node, "the expression is missing");
+            return None;
+        }
         let program = match environment.compile(text) {
             Ok(program) => program,
             Err(error) => {
