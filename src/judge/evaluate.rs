@@ -92,7 +92,7 @@ fn evaluate_extent(job: &Job, extent: Extent, differences: Vec<Arc<str>>) -> Ver
             Err(why) => current.push(Finding::object_error(&format!("the object cannot be read: {why}"))),
             Ok(values) => {
                 if values.is_cut {
-                    current.push(Finding::object_error(&too_deep()));
+                    current.push(Finding::object_error(&depth::too_deep()));
                 }
                 let run = |operation, transitions_only, results: &mut ObjectFindings| {
                     let namespace = job.object.key.namespace.as_deref();
@@ -198,10 +198,6 @@ pub(crate) fn has_results(
     let value = unit.rule(group, index, &input)?.value;
     let is_for = entrypoint.kinds.contain(&job.object.key.kind.kind);
     Ok(is_for && !(group.dialect.findings)(entrypoint, &value).is_empty())
-}
-
-fn too_deep() -> String {
-    format!("the object is nested deeper than {} levels: values below that were evaluated as null", depth::DEEPEST)
 }
 
 /// Evaluates a part of the policies for an operation; `constraints` are those that can match the kind.

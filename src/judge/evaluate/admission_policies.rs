@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use serde_json::Value as Json;
 
-use super::{job::Job, results::ObjectFindings, too_deep};
+use super::{job::Job, results::ObjectFindings};
 use crate::{
     judge::{
         depth,
@@ -29,7 +29,7 @@ pub(super) fn evaluate(job: &Job, results: &mut ObjectFindings) {
         Err(why) => return results.push(Finding::object_error(&format!("the object cannot be read: {why}"))),
     };
     if is_cut {
-        results.push(Finding::object_error(&too_deep()));
+        results.push(Finding::object_error(&depth::too_deep()));
     }
     let namespace = namespace.map(|(namespace, _)| namespace);
     let subject = Subject::new(&job.object.key, &object, namespace.as_ref());
