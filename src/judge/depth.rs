@@ -20,7 +20,7 @@ pub(crate) fn shallow<T, E>(json: &[u8], read: impl Fn(&[u8]) -> Result<T, E>) -
 
 /// Returns the message about an object with values that were removed.
 pub(crate) fn too_deep() -> String {
-    format!("the object is nested deeper than {} levels: values below that were evaluated as null", DEEPEST)
+    format!("the object is nested deeper than {DEEPEST} levels: values below that were evaluated as null")
 }
 
 /// Returns the JSON with `null` in place of each value nested deeper than [`DEEPEST`] levels; `None` if there is none.

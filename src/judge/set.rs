@@ -63,7 +63,7 @@ pub struct PolicySet {
     /// Gatekeeper's `Config`s among the policies.
     pub(crate) config: Config,
     pub(crate) units: Vec<Unit>,
-    /// The ValidatingAdmissionPolicies, each with one of its bindings.
+    /// The `ValidatingAdmissionPolicies`, each with one of its bindings.
     pub(crate) admission: AdmissionPolicies,
     pub(crate) kinds: Arc<KindIndex>,
     pub(crate) constraints: Arc<ConstraintIndex>,

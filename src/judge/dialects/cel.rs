@@ -1,4 +1,4 @@
-//! ValidatingAdmissionPolicies of Kubernetes, whose expressions are CEL: an existing object is evaluated as the request
+//! `ValidatingAdmissionPolicies` of Kubernetes, whose expressions are CEL: an existing object is evaluated as the request
 //! that would create it.
 //!
 //! Input: the YAML and JSON files with objects of `admissionregistration.k8s.io`. Output: a policy for each binding. The

@@ -1,4 +1,4 @@
-//! Evaluates ValidatingAdmissionPolicies, whose expressions read the JSON of the object directly.
+//! Evaluates `ValidatingAdmissionPolicies`, whose expressions read the JSON of the object directly.
 
 use std::time::Instant;
 

@@ -111,9 +111,9 @@ impl BoundPolicy {
     /// # Errors
     /// Returns why it is not evaluated.
     pub(crate) fn params(&self, subject: &Subject<'_>) -> Result<Vec<Option<Json>>, NotEvaluated> {
-        self.matches(&self.policy.matching, "matchConstraints", subject)?;
+        check_match(&self.policy.matching, "matchConstraints", subject)?;
         if let Some(matching) = &self.matching {
-            self.matches(matching, "matchResources of the binding", subject)?;
+            check_match(matching, "matchResources of the binding", subject)?;
         }
         let namespace_is_missing = subject.namespace_object.is_none() && subject.namespace.is_some();
         if let Some(name) = subject.namespace.filter(|_| namespace_is_missing && !subject.is_namespace())
@@ -132,23 +132,6 @@ impl BoundPolicy {
             Ok(params) => Ok(params.into_iter().map(Some).collect()),
             Err(ParamError::Unread(why)) => Err(NotEvaluated::Undecided(why)),
             Err(ParamError::Invalid(why)) => self.invalid(&why),
-        }
-    }
-
-    fn matches(&self, matching: &AdmissionMatch, field: &str, subject: &Subject<'_>) -> Result<(), NotEvaluated> {
-        match matching.matches(subject) {
-            Ok(Matched::Yes) => Ok(()),
-            Ok(Matched::No) => Err(NotEvaluated::NotApplicable(format!("{field} do not match it"))),
-            Ok(Matched::InOtherVersions(versions)) => {
-                let kind = &subject.key.kind;
-                let own = kind.api_version();
-                Err(NotEvaluated::Error(format!(
-                    "cannot be matched: {field} name {} in {versions}, and kaudit reads it in {own} and does not convert \
-                     objects; add {} to apiVersions",
-                    kind.plural, kind.version
-                )))
-            }
-            Err(why) => Err(NotEvaluated::Error(format!("cannot be matched: {why}"))),
         }
     }
 
@@ -231,9 +214,8 @@ impl BoundPolicy {
                 Ok(Value::String(text)) if !text.trim().is_empty() => {
                     annotations.published.insert(annotation.name.to_string(), text.trim().into());
                 }
-                Ok(_) => {}
                 Err(why) if self.policy.fails_on_errors => annotations.errors.push(why),
-                Err(_) => {}
+                Ok(_) | Err(_) => {}
             }
         }
         Ok(annotations)
@@ -263,6 +245,27 @@ impl BoundPolicy {
             details: None,
             excused: None,
         }
+    }
+}
+
+/// Checks that rules match an object.
+///
+/// # Errors
+/// Returns why the policy is not evaluated on it.
+fn check_match(matching: &AdmissionMatch, field: &str, subject: &Subject<'_>) -> Result<(), NotEvaluated> {
+    match matching.matches(subject) {
+        Ok(Matched::Yes) => Ok(()),
+        Ok(Matched::No) => Err(NotEvaluated::NotApplicable(format!("{field} do not match it"))),
+        Ok(Matched::InOtherVersions(versions)) => {
+            let kind = &subject.key.kind;
+            let own = kind.api_version();
+            Err(NotEvaluated::Error(format!(
+                "cannot be matched: {field} name {} in {versions}, and kaudit reads it in {own} and does not convert \
+                 objects; add {} to apiVersions",
+                kind.plural, kind.version
+            )))
+        }
+        Err(why) => Err(NotEvaluated::Error(format!("cannot be matched: {why}"))),
     }
 }
 

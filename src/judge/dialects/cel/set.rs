@@ -72,7 +72,7 @@ impl AdmissionPolicies {
         }
         let with_objects = |bound: &BoundPolicy| {
             let objects = bound.parameters.as_ref().map(|parameters| parameters.objects(inventory));
-            BoundPolicy { param_objects: objects.unwrap_or_else(ParamObjects::default), ..bound.clone() }
+            BoundPolicy { param_objects: objects.unwrap_or_default(), ..bound.clone() }
         };
         Self::new(self.0.iter().map(with_objects).collect())
     }
