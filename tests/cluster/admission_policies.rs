@@ -42,7 +42,7 @@ struct Case {
 impl Case {
     /// Returns the policy and the bindings as manifests.
     fn manifests(&self) -> Vec<Value> {
-        let policy = policy(&self.name, self.spec.clone());
+        let policy = policy(&self.name, &self.spec);
         let bindings = self.bindings.iter().flat_map(|(name, spec)| {
             // Of denials only the first is shown, of warnings all.
             let given = spec.get("validationActions").and_then(|actions| actions[0].as_str());
@@ -51,7 +51,7 @@ impl Case {
                 let mut spec = spec.clone();
                 spec["policyName"] = self.name.as_str().into();
                 spec["validationActions"] = json!([action]);
-                binding(&format!("{}-{name}-{}", self.name, action.to_lowercase()), spec)
+                binding(&format!("{}-{name}-{}", self.name, action.to_lowercase()), &spec)
             })
         });
         [policy].into_iter().chain(bindings).collect()
@@ -68,12 +68,12 @@ impl Case {
 }
 
 /// Returns a policy.
-fn policy(name: &str, spec: Value) -> Value {
+fn policy(name: &str, spec: &Value) -> Value {
     json!({"apiVersion": VERSION, "kind": "ValidatingAdmissionPolicy", "metadata": {"name": name}, "spec": spec})
 }
 
 /// Returns a binding.
-fn binding(name: &str, spec: Value) -> Value {
+fn binding(name: &str, spec: &Value) -> Value {
     json!({"apiVersion": VERSION, "kind": "ValidatingAdmissionPolicyBinding", "metadata": {"name": name}, "spec": spec})
 }
 
@@ -170,7 +170,8 @@ async fn install(plane: &ControlPlane, client: &Client, case: &Case, round: usiz
     let rules = json!([{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["configmaps"],
         "resourceNames": [SENTINEL]}]);
     let spec = json!({"matchConstraints": {"resourceRules": rules}, "validations": [{"expression": "false"}]});
-    let sentinel = [policy(&round, spec), binding(&round, json!({"policyName": round, "validationActions": ["Warn"]}))];
+    let sentinel =
+        [policy(&round, &spec), binding(&round, &json!({"policyName": round, "validationActions": ["Warn"]}))];
     for manifest in case.manifests().iter().chain(&sentinel) {
         plane.apply(&manifest.to_string()).await.unwrap_or_else(|error| panic!("{}: {error}", case.name));
     }

@@ -12,7 +12,7 @@ fn limit(expression: &str) -> String {
         "paramKind": {"apiVersion": "v1", "kind": "ConfigMap"},
         "validations": [{"expression": expression, "messageExpression": "'limit ' + params.data.limit"}],
     });
-    policy("limit", spec).to_string()
+    policy("limit", &spec).to_string()
 }
 
 /// Returns a binding for the namespaces with a label `env` of this value.
@@ -23,7 +23,7 @@ fn limit_of(env: &str, param: &str, actions: &[&str]) -> String {
         "paramRef": {"name": param, "parameterNotFoundAction": "Allow"},
         "matchResources": {"namespaceSelector": {"matchLabels": {"env": env}}},
     });
-    binding("limit", spec).to_string()
+    binding("limit", &spec).to_string()
 }
 
 fn config_map(namespace: &str, name: &str, labels: &Value, data: &Value) -> String {

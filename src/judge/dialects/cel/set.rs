@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, ops::BitOr, sync::Arc};
 
-use super::{binding::BoundPolicy, params::ParamObjects};
+use super::binding::BoundPolicy;
 use crate::{
     judge::{
         dependencies::Dependencies,

@@ -127,7 +127,7 @@ fn the_namespace_is_needed_only_for_objects_that_are_otherwise_matched() {
     assert_eq!(set.namespace_projection().to_string(), "metadata.labels");
 }
 
-/// An inventory with some ConfigMaps, by namespace and name, whose kind has been read.
+/// An inventory with some `ConfigMap`s, by namespace and name, whose kind has been read.
 fn inventory(objects: &[(&str, &str, &str)], state: ReadState) -> Inventory {
     let kind = Kind::sample("", "configmaps", "ConfigMap");
     let mut inventory = Inventory::default();
@@ -251,7 +251,8 @@ fn policies_that_are_not_evaluated_are_listed() {
         format!("of-updates: {of_updates}"),
     ];
     let mut found = names(&set.left_out);
-    (left_out.sort(), found.sort());
+    left_out.sort();
+    found.sort();
     assert_eq!(found, left_out);
     let rules: Vec<String> = set.policies.iter().map(|one| format!("{}/{}", one.name, one.rules[0].name)).collect();
     assert_eq!(rules, ["evaluated/all"]);
