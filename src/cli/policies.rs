@@ -12,7 +12,7 @@ use super::{
 use crate::{
     bundle::settings::BundleSettings,
     judge::{
-        excusable::ExcusablePattern, load_options::LoadOptions, profile::Profile, rule_pattern::RulePattern,
+        dialects::gatekeeper::GatekeeperEngine, excusable::ExcusablePattern, load_options::LoadOptions, profile::Profile, rule_pattern::RulePattern,
         rule_settings::RuleSettings, sources::PolicySource,
     },
     model::verdict::Severity,
@@ -61,6 +61,18 @@ pub struct ReadingArgs {
     #[arg(long, env = "KAUDIT_PROFILE", value_enum, ignore_case = true, value_name = "PROFILE", default_value_t)]
     pub profile: Profile,
 
+    /// Evaluate this code of Gatekeeper templates that have both CEL and Rego; cel is what Gatekeeper uses
+    #[arg(
+        long,
+        env = "KAUDIT_GATEKEEPER_ENGINE",
+        value_enum,
+        ignore_case = true,
+        value_name = "rego|cel",
+        hide_possible_values = true,
+        default_value_t
+    )]
+    pub gatekeeper_engine: GatekeeperEngine,
+
     /// Settings of rules, in YAML: {IMG-01: off, 'images/*': {severity: low, namespaces: [shop-*]}}; values of a rule's
     /// parameters, which kaudit policies lists, are keys beside these; in the --config file a mapping
     #[arg(long, env = "KAUDIT_RULES", value_name = "SETTINGS", value_parser = values::rule_settings)]
@@ -91,7 +103,13 @@ impl ReadingArgs {
     pub fn load_options(&self) -> LoadOptions {
         let mut rules = self.rules.clone().unwrap_or_default().from_severity(self.min_severity);
         rules.extend(RuleSettings::skipping(self.skip_rule.iter().cloned()).with_excusable(self.excusable.clone()));
-        LoadOptions { frameworks: self.framework.clone(), rules, profile: self.profile, ..LoadOptions::default() }
+        LoadOptions {
+            frameworks: self.framework.clone(),
+            rules,
+            profile: self.profile,
+            gatekeeper_engine: self.gatekeeper_engine,
+            ..LoadOptions::default()
+        }
     }
 
     /// Returns the settings for reading bundles.

@@ -23,6 +23,7 @@ use crate::{
     blocking::in_parallel,
     cli::test::TestArgs,
     judge::{
+        load_options::LoadOptions,
         sources::{FileSource, PolicySource},
         tested,
     },
@@ -35,6 +36,7 @@ use crate::{
 /// If no test could run. The message says what to do; the exit code is 2.
 pub fn run(options: &TestArgs) -> anyhow::Result<u8> {
     let limits = Limits { evaluation: options.timeout, ..Limits::default() };
+    let load_options = LoadOptions { gatekeeper_engine: options.gatekeeper_engine, ..limits.into() };
     let tested = tested::load(&files(&options.sources)?, &limits)?;
     let filter = options.run.clone().unwrap_or_default();
     let mut problems = tested.problems.clone();
@@ -55,7 +57,7 @@ pub fn run(options: &TestArgs) -> anyhow::Result<u8> {
         let mut covered = Covered::default();
         let result = match index.checked_sub(rego.len()) {
             None => rego.run(index, covers.then_some(&mut covered)),
-            Some(index) => suites.run(index, &limits),
+            Some(index) => suites.run(index, &load_options),
         };
         (result, covered)
     });

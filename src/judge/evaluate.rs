@@ -9,6 +9,7 @@ mod array_rules;
 mod arrays;
 mod bounds;
 mod constraints;
+mod expressions;
 mod input;
 mod job;
 mod object;
@@ -18,15 +19,17 @@ mod rule_input;
 mod shared;
 mod texts;
 
-use std::{sync::Arc, time::Instant};
+use std::{cell::OnceCell, sync::Arc, time::Instant};
 
 pub(crate) use self::admission_policies::{explain_policy, read_json};
 pub use self::{arrays::with_inventory, job::Job};
 pub(crate) use self::{
     arrays::{with_arrays, with_other_results},
+    expressions::{constraint_with_expressions, explain_constraint},
     rule_input::{RuleApplicability, rule_input},
 };
 use self::{
+    expressions::ExpressionInput,
     input::{Extent, JobValues, Operation, Review},
     object::ObjectEvaluation,
     part::{PartOfGroup, RulePart},
@@ -163,14 +166,21 @@ pub fn evaluate_review(
     review: serde_json::Value,
     namespace: Option<&Object>,
 ) -> Result<Vec<Finding>, String> {
+    let json = namespace.map(read_json).transpose()?.map(|(namespace, _)| namespace);
     let namespace = namespace.map(input::read).transpose()?;
-    let review = value::from_tree(review).map_err(|why| why.to_string())?;
-    let review = Review::given(&review, namespace.as_ref())?;
+    let value = value::from_tree(review.clone()).map_err(|why| why.to_string())?;
+    let (given, review) = (review, Review::given(&value, namespace.as_ref())?);
+    let input = ExpressionInput::given(&given, &review, json)?;
     let mut results = ObjectFindings::default();
     let spent = CpuTimer::start();
     let mut evaluation = ObjectEvaluation { limits: &policies.limits, namespace: None, spent, results: &mut results };
     for unit in &policies.units {
-        unit.constraints().iter().for_each(|constraint| evaluation.constraint(unit, constraint, &review, None));
+        for constraint in unit.constraints() {
+            match &constraint.expressions {
+                Some(expressions) => evaluation.expressions((constraint, expressions), &review, || Ok(&input)),
+                None => evaluation.constraint(unit, constraint, &review, None),
+            }
+        }
     }
     Ok(results.finish().0)
 }
@@ -242,12 +252,19 @@ fn evaluate_part(
     let mut constraints = constraints.iter().filter(concerned).peekable();
     if constraints.peek().is_some() && !set.config.exempts(&job.object.key, &values.object) {
         let review = values.review(operation);
+        let input = OnceCell::new();
         for (unit, constraint) in constraints {
             if cannot_be_shared(evaluation.results) {
                 return;
             }
             let unit = &set.units[*unit];
-            evaluation.constraint(unit, &unit.constraints()[*constraint], &review, Some(kind));
+            let constraint = &unit.constraints()[*constraint];
+            match &constraint.expressions {
+                Some(expressions) => evaluation.expressions((constraint, expressions), &review, || {
+                    input.get_or_init(|| ExpressionInput::of_job(job, &review)).as_ref().map_err(String::clone)
+                }),
+                None => evaluation.constraint(unit, constraint, &review, Some(kind)),
+            }
         }
     }
 }

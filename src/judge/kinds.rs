@@ -9,7 +9,7 @@ use super::{
     dependencies::Dependencies,
     dialects::{
         cel::{kinds::plural, set::AdmissionPolicies},
-        gatekeeper::matching::ConstraintMatch,
+        gatekeeper::{constraint::BoundTemplate, matching::ConstraintMatch},
         kubescape::rule::KubescapeRule,
     },
     reads::{InventoryReads, Projection, ReadTree, Segment},
@@ -155,6 +155,9 @@ fn collect(units: &[Unit], kind: &str) -> CollectedReads {
         for path in matching.flat_map(ConstraintMatch::reads) {
             object.insert(&path.map(Segment::from), true);
         }
+        if let Some(bound) = unit.template().and_then(BoundTemplate::expressions) {
+            object.merge(&bound.object_reads);
+        }
         for group in &unit.groups {
             for reads in group.queries.of(kind).into_iter().flat_map(|query| &query.reads) {
                 object.merge(&reads.object(group.dialect));
@@ -177,6 +180,9 @@ fn namespace(units: &[Unit]) -> ReadTree {
     let mut tree = ReadTree::default();
     for group in units.iter().flat_map(|unit| &unit.groups) {
         tree.merge(&group.queries.namespace(group.dialect));
+    }
+    for bound in units.iter().filter_map(Unit::template).filter_map(BoundTemplate::expressions) {
+        tree.merge(&bound.namespace_reads);
     }
     if units.iter().flat_map(Unit::constraints).any(|constraint| constraint.matching.needs_namespace()) {
         tree.insert(&["metadata", "labels"].map(Segment::from), true);

@@ -16,7 +16,7 @@ use super::{
     data,
     dialects::{
         cel::{self, binding::BoundPolicy, document::AdmissionLibrary, set::AdmissionPolicies},
-        gatekeeper::{self, Config, EnforcementPoint},
+        gatekeeper::{self, Config, EnforcementPoint, GatekeeperEngine},
         kubescape,
         trivy::{self, Sorted},
     },
@@ -120,9 +120,9 @@ impl PolicySet {
     ///
     /// # Errors
     /// See [`Self::load`]; also if a Constraint does not match the schema of its template.
-    pub fn from_gatekeeper(template: &Path, constraint: &Path, limits: &Limits) -> Result<Self, LoadError> {
+    pub fn from_gatekeeper(template: &Path, constraint: &Path, options: &LoadOptions) -> Result<Self, LoadError> {
         let sources = [template, constraint].map(|path| path.to_owned().into());
-        load(&sources, &(*limits).into(), (EnforcementPoint::Gator, &PackageOwners::new()))?.whole()
+        load(&sources, options, (EnforcementPoint::Gator, &PackageOwners::new()))?.whole()
     }
 }
 
@@ -301,7 +301,7 @@ fn compile_all(
     }
     // A package that another source imports is used.
     problems.retain(|problem| !(lint::is_unused_package(problem) && imported.contains(&problem.file)));
-    compiled.add_templates(templates::load(objects.gatekeeper, limits, point, problems), selection);
+    compiled.add_templates(templates::load(objects.gatekeeper, options, point, problems), selection);
     compiled.add_admission(cel::load::load(objects.admission, problems), selection);
     problems.extend(selection.unknown_frameworks(&frameworks));
     compiled.sort();
@@ -511,6 +511,8 @@ fn digest<'f>(files: impl Iterator<Item = &'f File>, options: &LoadOptions) -> D
     names.extend((!options.rules.is_empty()).then(|| (options.rules.to_string(), "")));
     let profile = (options.profile != Profile::Default).then(|| (format!("profile: {}", options.profile.word()), ""));
     names.extend(profile);
+    let engine = options.gatekeeper_engine;
+    names.extend((engine != GatekeeperEngine::default()).then(|| (format!("engine: {}", engine.word()), "")));
     names.sort();
     Digest::of_parts(u64::to_le_bytes, names.iter().flat_map(|(name, text)| [name.as_str(), text]))
 }

@@ -1,6 +1,6 @@
 //! The options of loading policies.
 
-use super::{profile::Profile, rule_settings::RuleSettings};
+use super::{dialects::gatekeeper::GatekeeperEngine, profile::Profile, rule_settings::RuleSettings};
 use crate::rego::Limits;
 
 /// How policies are loaded from their sources.
@@ -17,6 +17,8 @@ pub struct LoadOptions {
     pub rules: RuleSettings,
     /// Which rules of the builtin library are used.
     pub profile: Profile,
+    /// The code that is evaluated of Gatekeeper's templates with both Rego and CEL.
+    pub gatekeeper_engine: GatekeeperEngine,
 }
 
 impl LoadOptions {
@@ -54,5 +56,7 @@ mod tests {
         let of = |value| digest(&LoadOptions { rules: parameters(value), ..LoadOptions::default() });
         assert_ne!(of(1), of(2), "parameters are settings");
         assert_ne!(digest(&LoadOptions { profile: Profile::Minimal, ..LoadOptions::default() }), plain);
+        let gatekeeper_engine = GatekeeperEngine::Rego;
+        assert_ne!(digest(&LoadOptions { gatekeeper_engine, ..LoadOptions::default() }), plain);
     }
 }

@@ -213,6 +213,9 @@ impl Unit {
 
     /// Returns the dependencies of its rules' verdicts on objects of a kind, besides the object.
     pub(crate) fn dependencies(&self, kind: &str) -> Dependencies {
+        if let Some(template) = self.template().filter(|template| template.expressions().is_some()) {
+            return template.depends;
+        }
         let of_group = |group: &Group| {
             let reads = group.queries.of(kind).into_iter().flat_map(|query| &query.reads);
             reads.map(|reads| reads.dependencies(group.dialect)).fold(Dependencies::default(), BitOr::bitor)

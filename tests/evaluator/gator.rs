@@ -14,13 +14,14 @@ use std::{
 use kaudit::{
     judge::{
         evaluate::{Job, evaluate, evaluate_review},
+        load_options::LoadOptions,
         set::PolicySet,
     },
     model::{
         object::Object,
         verdict::{Finding, Outcome},
     },
-    rego::{Limits, analysis::yaml},
+    rego::analysis::yaml,
 };
 use kaudit_controlplane::{Tool, require_tool, tool};
 use serde::Deserialize;
@@ -92,7 +93,7 @@ fn gator_verifies_the_results() {
     for constraint in documents("constraints.yaml") {
         let name = text(&constraint, "/metadata/name");
         let file = write(root.path(), &format!("{name}.yaml"), &constraint);
-        let policies = Arc::new(PolicySet::from_gatekeeper(&template, &file, &Limits::default()).unwrap());
+        let policies = Arc::new(PolicySet::from_gatekeeper(&template, &file, &LoadOptions::default()).unwrap());
         let cases: Vec<Value> = objects
             .iter()
             .enumerate()

@@ -187,6 +187,13 @@ impl Environment {
         self
     }
 
+    /// Returns an environment without `params`, for expressions that read parameters only through variables.
+    #[must_use]
+    pub fn without_params(mut self) -> Self {
+        self.has_params = false;
+        self
+    }
+
     /// Declares `variables.NAME`; its type is that of the expression, which may use the variables before it.
     ///
     /// # Errors

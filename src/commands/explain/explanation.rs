@@ -12,7 +12,9 @@ use crate::{
     cluster::identity::API_VERSION,
     commands::explainer::{Explainer, masking::SecretMask},
     judge::{
-        evaluate::{Job, RuleApplicability, rule_input},
+        evaluate::{
+            Job, RuleApplicability, constraint_with_expressions, explain_constraint, explain_policy, rule_input,
+        },
         modules,
     },
     model::object::{Location, ObjectRef},
@@ -97,7 +99,10 @@ impl Explained {
     /// When the object cannot be read.
     pub(super) fn trace(&mut self, job: &Job, texts: &[File], secrets: Secrets) -> Result<(), String> {
         if let Some(bound) = job.policies.admission.named(&self.policy, &self.rule) {
-            return self.trace_expressions(job, bound, secrets);
+            return self.trace_expressions(job, secrets, |object| explain_policy(job, bound, object));
+        }
+        if let Some(constraint) = constraint_with_expressions(&job.policies, &self.policy, &self.rule) {
+            return self.trace_expressions(job, secrets, |object| explain_constraint(job, constraint, object));
         }
         let question = match rule_input(job, &self.policy, &self.rule)? {
             Some(RuleApplicability::Evaluated(question)) => question,

@@ -1,4 +1,4 @@
-//! Explains admission policies, whose rules are expressions instead of definitions in Rego.
+//! Explains admission policies and Gatekeeper's templates in CEL, whose rules are expressions instead of definitions in Rego.
 
 use serde_json::Value as Json;
 
@@ -9,11 +9,8 @@ use super::{
 use crate::{
     commands::explainer::{Explanation, NamedValue, masking::SecretMask, show},
     judge::{
-        dialects::cel::{
-            binding::BoundPolicy,
-            explain::{ExplainedExpression, PolicyExplanation},
-        },
-        evaluate::{Job, explain_policy, read_json},
+        dialects::cel::explain::{ExplainedExpression, PolicyExplanation},
+        evaluate::{Job, read_json},
         reads::Segment,
     },
     rego::value,
@@ -21,19 +18,24 @@ use crate::{
 };
 
 impl Explained {
-    /// Adds the value of each validation, and those of the variables and fields in it. Values that depend on what may be a
+    /// Adds the value of each validation that `explain` returns for an object, and those of the variables and fields in it. Values that depend on what may be a
     /// secret are hidden, unless policies see the values of Secrets.
     ///
     /// # Errors
     /// When the object cannot be read.
-    pub(super) fn trace_expressions(&mut self, job: &Job, bound: &BoundPolicy, secrets: Secrets) -> Result<(), String> {
+    pub(super) fn trace_expressions(
+        &mut self,
+        job: &Job,
+        secrets: Secrets,
+        explain: impl Fn(&Json) -> Result<PolicyExplanation, String>,
+    ) -> Result<(), String> {
         let namespace = job.object.key.own_namespace();
         if !job.policies.rule_changes.applies(&self.policy, &self.rule, namespace) {
             self.not_asked = Some("the rule settings limit it to other namespaces".to_owned());
             return Ok(());
         }
         let (object, _) = read_json(&job.object)?;
-        let explained = match explain_policy(job, bound, &object)? {
+        let explained = match explain(&object)? {
             PolicyExplanation::Evaluated(explained) => explained,
             PolicyExplanation::NotEvaluated(why) => {
                 // An error is a result, which says why.
@@ -42,7 +44,7 @@ impl Explained {
             }
         };
         let others = match other_object(&object, secrets)? {
-            Some(other) => explain_policy(job, bound, &other)?,
+            Some(other) => explain(&other)?,
             None => PolicyExplanation::Evaluated(Vec::new()),
         };
         let PolicyExplanation::Evaluated(others) = others else { return Ok(()) };

@@ -16,6 +16,7 @@ use crate::{
     judge::{
         evaluate::{Job, evaluate, evaluate_review, with_inventory},
         inventory::Inventory,
+        load_options::LoadOptions,
         set::PolicySet,
     },
     model::{
@@ -23,7 +24,7 @@ use crate::{
         verdict::{Finding, Outcome},
     },
     rego::{
-        File, Limits, Position, Problem,
+        File, Position, Problem,
         analysis::{
             data::yaml_problem,
             yaml::{self, YamlDialect, YamlField, YamlNode},
@@ -83,10 +84,10 @@ impl<'a> SuiteTests<'a> {
     }
 
     /// Runs one test with all its cases.
-    pub(super) fn run(&self, index: usize, limits: &Limits) -> TestResult {
+    pub(super) fn run(&self, index: usize, options: &LoadOptions) -> TestResult {
         let test = &self.tests[index];
         let began = Instant::now();
-        let (outcome, message, cases) = test.run(limits);
+        let (outcome, message, cases) = test.run(options);
         TestResult {
             kind: TestKind::Suite,
             group: test.file.shown.to_string(),
@@ -104,7 +105,7 @@ impl<'a> SuiteTests<'a> {
 }
 
 impl SuiteTest<'_> {
-    fn run(&self, limits: &Limits) -> (TestOutcome, String, Vec<Case>) {
+    fn run(&self, options: &LoadOptions) -> (TestOutcome, String, Vec<Case>) {
         if self.skip {
             return (TestOutcome::Skip, String::new(), Vec::new());
         }
@@ -114,7 +115,7 @@ impl SuiteTest<'_> {
             return (TestOutcome::Error, message.to_owned(), Vec::new());
         }
         let invalid = self.node.get("invalid").is_true();
-        match self.policies(limits) {
+        match self.policies(options) {
             Err(Unloaded::Constraint(_)) if invalid => (TestOutcome::Pass, String::new(), Vec::new()),
             Err(Unloaded::Constraint(why) | Unloaded::Else(why)) => (TestOutcome::Error, why, Vec::new()),
             Ok(_) if invalid => {
@@ -136,14 +137,14 @@ impl SuiteTest<'_> {
     }
 
     /// Loads the template and the Constraint.
-    fn policies(&self, limits: &Limits) -> Result<Arc<PolicySet>, Unloaded> {
+    fn policies(&self, options: &LoadOptions) -> Result<Arc<PolicySet>, Unloaded> {
         let path = |key: &str| match text(&self.node, key) {
             "" => Err(Unloaded::Else(format!("{}:{}: the test names no {key}", self.file.shown, self.node.at.line))),
             path => Ok(fixture::path(self.file, path)),
         };
         let (template, constraint) = (path("template")?, path("constraint")?);
         fixture::check_pair(&template, &constraint).map_err(Unloaded::Else)?;
-        let why = match PolicySet::from_gatekeeper(&template, &constraint, limits) {
+        let why = match PolicySet::from_gatekeeper(&template, &constraint, options) {
             Ok(policies) => return Ok(Arc::new(policies)),
             Err(why) => why,
         };

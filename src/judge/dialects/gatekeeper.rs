@@ -9,6 +9,8 @@ pub(crate) mod annotations;
 mod config;
 pub(crate) mod constraint;
 pub(crate) mod document;
+mod engine;
+pub(crate) mod expressions;
 pub(crate) mod matching;
 pub(crate) mod results;
 pub(crate) mod schema;
@@ -16,6 +18,7 @@ pub(crate) mod template;
 
 use std::{collections::BTreeSet, path::Path};
 
+pub use self::engine::GatekeeperEngine;
 pub(crate) use self::{config::Config, constraint::EnforcementPoint};
 use self::{
     document::{GatekeeperDocument, warning},

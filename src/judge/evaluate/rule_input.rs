@@ -5,7 +5,7 @@ use regorus::Value;
 
 use super::{
     array_rules::is_scanned,
-    constraints::matches,
+    expressions::applicable,
     input::{Extent, JobValues, Operation, fields},
     job::Job,
 };
@@ -72,14 +72,9 @@ pub(crate) fn rule_input<'j>(job: &'j Job, policy: &str, rule: &str) -> Result<O
         let (Some(constraint), Some(entrypoint)) = (unit.constraints().iter().find(named), entrypoint) else {
             continue;
         };
-        let review = values.review(Operation::Audit);
-        return Ok(Some(match matches(constraint, &review) {
-            Err(why) => RuleApplicability::NotEvaluated(format!("the Constraint cannot be matched: {why}")),
-            Ok(false) => RuleApplicability::NotEvaluated("spec.match of the Constraint does not match it".to_owned()),
-            Ok(true) if job.policies.config.exempts(&job.object.key, &values.object) => {
-                RuleApplicability::NotEvaluated("a Config of Gatekeeper exempts its namespace".to_owned())
-            }
-            Ok(true) => {
+        return Ok(Some(match applicable(job, &values, constraint) {
+            Err(why) => RuleApplicability::NotEvaluated(why),
+            Ok(review) => {
                 let input = fields([("review", review.document), ("parameters", constraint.parameters.clone())]);
                 let definitions = &entrypoint.definitions;
                 RuleApplicability::Evaluated(RuleEvaluation { unit, input, object: &["review", "object"], definitions })

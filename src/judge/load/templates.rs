@@ -2,9 +2,11 @@
 //! of templates cannot conflict, and a policy for each Constraint.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap},
     sync::Arc,
 };
+
+use regorus::Value;
 
 use crate::{
     judge::{
@@ -14,19 +16,22 @@ use crate::{
             self, Config, EnforcementPoint, TemplateLibrary,
             constraint::{self, BoundTemplate, Constraint, ReadConstraint},
             document::{GatekeeperDocument, warning},
+            expressions,
             template::{self, ENTRY, Template},
         },
         entrypoints::CompilePurpose,
+        load_options::LoadOptions,
         metadata::Metadata,
         policy::Policy,
+        reads::{Matches, Projection},
         rule::{RuleDefinition, RuleDescriptors},
         unit::{Unit, UnitForm},
         unjudged::Unjudged,
     },
     model::verdict::Source,
     rego::{
-        File, Limits, Problem,
-        analysis::{data::Data, missing::Missing},
+        Evaluator, File, Limits, Problem,
+        analysis::{data::Data, missing::Missing, program::Program},
     },
 };
 
@@ -42,7 +47,7 @@ pub(crate) struct LoadedTemplates {
 /// Compiles the templates and joins them with their Constraints.
 pub(crate) fn load(
     library: TemplateLibrary<'_>,
-    limits: &Limits,
+    options: &LoadOptions,
     point: EnforcementPoint,
     problems: &mut Vec<Problem>,
 ) -> LoadedTemplates {
@@ -54,8 +59,13 @@ pub(crate) fn load(
     for document in distinct(library.templates, problems) {
         let kind = document.node.at(&["spec", "crd", "spec", "names", "kind"]).text().unwrap_or_default();
         let constraints = constraints.remove(kind).unwrap_or_default();
-        match template::read(&document, problems) {
-            Ok(template) => loaded.template(&document, &template, constraints, (limits, point), problems),
+        match template::read(&document, options.gatekeeper_engine, problems) {
+            Ok(template) if template.is_cel => {
+                loaded.cel_template(&document, template, constraints, (&options.limits, point), problems);
+            }
+            Ok(template) => {
+                loaded.template(&document, &template, constraints, (&options.limits, point), problems);
+            }
             Err(problem) => {
                 problems.push(problem);
                 problems.extend(constraints.iter().map(|constraint| constraint.left_out(&document)));
@@ -110,13 +120,6 @@ impl LoadedTemplates {
         (limits, point): (&Limits, EnforcementPoint),
         problems: &mut Vec<Problem>,
     ) {
-        if template.modules.is_empty() {
-            let reason = "it has only CEL code, and kaudit evaluates Rego";
-            let message = format!("{} is not evaluated: {reason}", document.label());
-            problems.push(warning(document.whole(message)));
-            self.unjudged.extend([document].into_iter().chain(&constraints).map(|one| one.unjudged(reason)));
-            return;
-        }
         let before = problems.len();
         let modules: Vec<&File> = template.modules.iter().collect();
         let mut found = Vec::new();
@@ -138,17 +141,8 @@ impl LoadedTemplates {
             problems.push(document.whole(message).help(help));
         }
         let of_rule = own.map(|policy| Metadata::clone(&policy.rules[0].metadata)).unwrap_or_default();
-        if template.prefers_cel {
-            let message = format!(
-                "{} also has CEL code, which Gatekeeper would use; kaudit evaluates its Rego",
-                document.label()
-            );
-            problems.push(warning(document.whole(message)));
-        }
         if constraints.is_empty() && !problems[before..].iter().any(Problem::is_refusal) {
-            let reason = "no Constraint uses it";
-            problems.push(warning(document.whole(format!("{} has no effect: {reason}", document.label()))));
-            self.unjudged.push(document.unjudged(reason));
+            self.report_unused(document, problems);
         }
         if own.is_none() {
             problems.extend(constraints.iter().map(|constraint| constraint.left_out(document)));
@@ -160,6 +154,35 @@ impl LoadedTemplates {
         {
             self.bind(own, unit, document, template, active);
         }
+    }
+
+    /// Compiles one template whose code is CEL, and binds its Constraints to it.
+    fn cel_template(
+        &mut self,
+        document: &GatekeeperDocument<'_>,
+        template: Template,
+        constraints: Vec<GatekeeperDocument<'_>>,
+        (limits, point): (&Limits, EnforcementPoint),
+        problems: &mut Vec<Problem>,
+    ) {
+        let Some(policy) = expressions::compile(document, &template.kind, problems) else {
+            problems.extend(constraints.iter().map(|constraint| constraint.left_out(document)));
+            return;
+        };
+        if constraints.is_empty() {
+            return self.report_unused(document, problems);
+        }
+        let template = Template { expressions: Some(Arc::new(policy)), ..template };
+        let active = self.constraints(constraints, &template, &Metadata::default(), point, problems);
+        if !active.is_empty() {
+            self.bind_expressions(active, limits);
+        }
+    }
+
+    fn report_unused(&mut self, document: &GatekeeperDocument<'_>, problems: &mut Vec<Problem>) {
+        let reason = "no Constraint uses it";
+        problems.push(warning(document.whole(format!("{} has no effect: {reason}", document.label()))));
+        self.unjudged.push(document.unjudged(reason));
     }
 
     /// Reads the Constraints of a template; returns those that are evaluated.
@@ -233,6 +256,36 @@ impl LoadedTemplates {
         }
         unit.form =
             UnitForm::Template(BoundTemplate { constraints, blocks: template.blocks.clone(), depends: own.depends });
+        self.units.push(unit);
+    }
+
+    /// Creates the unit of a template whose code is CEL, and a policy for each Constraint.
+    fn bind_expressions(&mut self, mut constraints: Vec<Constraint>, limits: &Limits) {
+        let mut depends = Dependencies::default();
+        for constraint in &mut constraints {
+            let Some(bound) = constraint.expressions.as_ref().map(|expressions| &expressions.bound) else { continue };
+            let own_source = std::mem::replace(&mut constraint.rule.source, bound.rule.source.clone());
+            constraint.rule.texts.clone_from(&bound.rule.texts);
+            depends = bound.dependencies();
+            let namespace = depends.namespace || constraint.matching.needs_namespace();
+            self.policies.push(Policy {
+                name: Arc::clone(&constraint.policy),
+                dialect: gatekeeper::DIALECT,
+                source: own_source.file,
+                line: own_source.line,
+                is_builtin: false,
+                metadata: Metadata::clone(&constraint.rule.metadata),
+                versions: BTreeSet::new(),
+                depends: Dependencies { namespace, ..depends },
+                matches: Matches::All.and(constraint.matching.kind_names()),
+                reads: Projection::new(bound.object_reads.clone()).with(&constraint.matching.reads()),
+                scans_inventory: false,
+                rules: vec![constraint.rule.clone()],
+            });
+        }
+        let evaluator = Evaluator::new(Program::default(), Value::new_object(), limits);
+        let mut unit = Unit::new(Vec::new(), Vec::new(), evaluator, &[]);
+        unit.form = UnitForm::Template(BoundTemplate { constraints, blocks: Vec::new(), depends });
         self.units.push(unit);
     }
 }

@@ -45,6 +45,8 @@ pub(crate) struct BoundPolicy {
     pub(crate) descriptor: Arc<RuleDescriptor>,
     /// The fields of the evaluated object that are read.
     pub(crate) object_reads: ReadTree,
+    /// Whether errors that the failure policy decides about are violations, as in Gatekeeper, and not errors.
+    pub(crate) errors_are_violations: bool,
     /// Whether an expression reads `namespaceObject`.
     pub(crate) reads_namespace: bool,
     /// The fields of the object's Namespace that are read.
@@ -115,7 +117,8 @@ fn outcome(actions: &[String]) -> Result<Outcome, String> {
 }
 
 impl BoundPolicy {
-    fn new(
+    /// Joins a policy with the object that binds it, whose name is that of the rule.
+    pub(crate) fn new(
         document: &PolicyDocument<'_>,
         policy: &Arc<AdmissionPolicy>,
         metadata: Metadata,
@@ -158,6 +161,7 @@ impl BoundPolicy {
             validations,
             descriptor,
             object_reads,
+            errors_are_violations: false,
             reads_namespace: reads.has_root(Root::NamespaceObject),
             namespace_reads,
             lookups,

@@ -45,6 +45,8 @@ pub(crate) enum NotEvaluated {
 pub(crate) struct Evaluation<'e> {
     pub(crate) policy: &'e AdmissionPolicy,
     pub(crate) object: &'e Json,
+    /// `None` if the evaluation is that of a creation.
+    pub(crate) old: Option<&'e Json>,
     pub(crate) request: &'e Json,
     pub(crate) params: Option<&'e Json>,
     pub(crate) namespace: Option<&'e Json>,
@@ -103,7 +105,7 @@ impl BoundPolicy {
         deadline: Instant,
     ) -> Evaluation<'e> {
         let namespace = subject.namespace_object;
-        Evaluation { policy: &self.policy, object: subject.object, request, params, namespace, deadline }
+        Evaluation { policy: &self.policy, object: subject.object, old: None, request, params, namespace, deadline }
     }
 
     /// Returns the parameters with which the policy is evaluated on an object; one that is `None` without `paramRef`.
@@ -145,7 +147,8 @@ impl BoundPolicy {
         })
     }
 
-    fn evaluate_with(&self, evaluation: &Evaluation<'_>, results: &mut BindingResults) {
+    /// Adds the results of one evaluation.
+    pub(crate) fn evaluate_with(&self, evaluation: &Evaluation<'_>, results: &mut BindingResults) {
         let unknown = match evaluation.conditions() {
             Conditions::Hold => None,
             Conditions::DoNot(_) => return,
@@ -189,7 +192,8 @@ impl BoundPolicy {
                 Validity::Holds => {}
                 Validity::Violated => {
                     let message = message(validation, &messages, &mut budget)?;
-                    let details = details(validation, evaluation.params, &annotations.published);
+                    let params = self.parameters.as_ref().and(evaluation.params);
+                    let details = details(validation, params, &annotations.published);
                     findings.push(Finding { details, ..self.finding(descriptor, self.rule.outcome, &message) });
                 }
                 Validity::Unknown(part) => {
@@ -223,7 +227,13 @@ impl BoundPolicy {
 
     /// Returns the result of an error that the failure policy decides about.
     fn failure(&self, descriptor: &Arc<RuleDescriptor>, why: &str) -> Option<Finding> {
-        self.policy.fails_on_errors.then(|| self.error(descriptor, why))
+        self.policy.fails_on_errors.then(|| {
+            if self.errors_are_violations {
+                self.finding(descriptor, self.rule.outcome, why)
+            } else {
+                self.error(descriptor, why)
+            }
+        })
     }
 
     fn interrupt(&self, error: &EvalError, results: &mut BindingResults) {
@@ -282,6 +292,7 @@ impl<'e> Evaluation<'e> {
         let environment = if has_namespace { &self.policy.environment } else { &self.policy.condition_environment };
         let known = [
             (Root::Object, Some(self.object)),
+            (Root::OldObject, self.old),
             (Root::Request, Some(self.request)),
             (Root::Params, self.params),
             (Root::NamespaceObject, self.namespace.filter(|_| has_namespace)),

@@ -53,11 +53,9 @@ pub(crate) fn explain(
     let (mut explained, mut reasons) = (Vec::new(), Vec::new());
     for param in &params {
         let evaluation = bound.evaluation(subject, request, param.as_ref(), deadline);
-        match evaluation.conditions() {
-            Conditions::DoNot(name) => reasons.push(format!("its match condition {name} is false")),
-            Conditions::Failed(why) => reasons.push(why),
-            Conditions::Interrupted(error) => reasons.push(error.to_string()),
-            Conditions::Hold | Conditions::Unknown(..) => explained.extend(evaluation.explain()),
+        match evaluation.explain() {
+            Ok(own) => explained.extend(own),
+            Err(why) => reasons.push(why),
         }
     }
     match reasons.into_iter().next() {
@@ -67,7 +65,20 @@ pub(crate) fn explain(
 }
 
 impl<'e> Evaluation<'e> {
-    fn explain(&self) -> Vec<ExplainedExpression> {
+    /// Explains the validations.
+    ///
+    /// # Errors
+    /// Returns why they are not evaluated: a match condition.
+    pub(crate) fn explain(&self) -> Result<Vec<ExplainedExpression>, String> {
+        match self.conditions() {
+            Conditions::DoNot(name) => Err(format!("its match condition {name} is false")),
+            Conditions::Failed(why) => Err(why),
+            Conditions::Interrupted(error) => Err(error.to_string()),
+            Conditions::Hold | Conditions::Unknown(..) => Ok(self.explain_validations()),
+        }
+    }
+
+    fn explain_validations(&self) -> Vec<ExplainedExpression> {
         let mut budget = Budget::default().until(self.deadline);
         let validities = match self.validations(&mut budget) {
             Ok(validities) => validities,

@@ -63,12 +63,16 @@ impl AdmissionPolicy {
     pub(super) fn read(document: &PolicyDocument<'_>, problems: &mut Vec<Problem>) -> Option<Self> {
         let before = problems.len();
         let spec = spec::<ValidatingAdmissionPolicySpec>(document, problems)?;
-        let mut compiler = Compiler { document, problems };
+        let mut compiler = Compiler { document, spec: document.node.get("spec"), problems, knows_request: false };
         let fails_on_errors = compiler.failure_policy(spec.failure_policy.as_deref());
         let matching = compiler.matching(&spec);
         let has_params = spec.param_kind.is_some();
         let condition_environment = Environment::admission(has_params);
-        let conditions = compiler.conditions(&condition_environment, &spec.match_conditions.unwrap_or_default());
+        let conditions = compiler.conditions(
+            &condition_environment,
+            "matchConditions",
+            &spec.match_conditions.unwrap_or_default(),
+        );
         let mut environment = Environment::admission(has_params);
         let mut variables = Vec::new();
         for (index, variable) in spec.variables.iter().flatten().enumerate() {
@@ -123,7 +127,7 @@ impl AdmissionPolicy {
     }
 
     /// Returns the source of each validation.
-    pub(super) fn texts(&self) -> Vec<RuleText> {
+    pub(crate) fn texts(&self) -> Vec<RuleText> {
         let expressions = self.validations.iter().map(|validation| &validation.expression);
         expressions.map(|own| RuleText { source: own.source.clone(), text: Arc::clone(&own.text) }).collect()
     }
@@ -152,29 +156,32 @@ pub(super) fn spec<S: serde::de::DeserializeOwned>(
 }
 
 /// Compiles the expressions of a policy.
-struct Compiler<'d, 'f> {
-    document: &'d PolicyDocument<'f>,
-    problems: &'d mut Vec<Problem>,
+pub(crate) struct Compiler<'d, 'f> {
+    pub(crate) document: &'d PolicyDocument<'f>,
+    /// The node with the lists of expressions.
+    pub(crate) spec: &'d YamlNode,
+    pub(crate) problems: &'d mut Vec<Problem>,
+    /// Whether all parts of the request count as known, as in Gatekeeper's audit.
+    pub(crate) knows_request: bool,
 }
 
 impl<'d> Compiler<'d, '_> {
-    fn node(&self, list: &str, index: usize, field: &str) -> &'d YamlNode {
-        let document = self.document;
-        let entry = document.node.at(&["spec", list]).items().get(index);
-        entry.map_or(&document.node, |entry| entry.get(field))
+    pub(crate) fn node(&self, list: &str, index: usize, field: &str) -> &'d YamlNode {
+        let entry = self.spec.get(list).items().get(index);
+        entry.map_or(&self.document.node, |entry| entry.get(field))
     }
 
-    fn problem(&mut self, node: &YamlNode, message: &str) {
+    pub(crate) fn problem(&mut self, node: &YamlNode, message: &str) {
         let message = format!("{}: {message}", self.document.label());
         self.problems.push(self.document.problem(node, message));
     }
 
-    fn failure_policy(&mut self, given: Option<&str>) -> bool {
+    pub(crate) fn failure_policy(&mut self, given: Option<&str>) -> bool {
         match given {
             None | Some("Fail") => true,
             Some("Ignore") => false,
             Some(other) => {
-                let node = self.document.node.at(&["spec", "failurePolicy"]);
+                let node = self.spec.get("failurePolicy");
                 self.problem(node, &format!("unknown failurePolicy {other:?}: use Fail or Ignore"));
                 true
             }
@@ -197,10 +204,16 @@ impl<'d> Compiler<'d, '_> {
         }
     }
 
-    fn conditions(&mut self, environment: &Environment, given: &[MatchCondition]) -> Vec<NamedExpression> {
+    /// Compiles the conditions in a list of this name.
+    pub(crate) fn conditions(
+        &mut self,
+        environment: &Environment,
+        list: &str,
+        given: &[MatchCondition],
+    ) -> Vec<NamedExpression> {
         let mut conditions = Vec::new();
         for (index, condition) in given.iter().enumerate() {
-            let node = self.node("matchConditions", index, "expression");
+            let node = self.node(list, index, "expression");
             let expression = self.expression(environment, node, &condition.expression, &[Type::Bool]);
             conditions.extend(
                 expression.map(|expression| NamedExpression { name: condition.name.as_str().into(), expression }),
@@ -209,7 +222,7 @@ impl<'d> Compiler<'d, '_> {
         conditions
     }
 
-    fn validations(&mut self, environment: &Environment, given: &[GivenValidation]) -> Vec<Validation> {
+    pub(crate) fn validations(&mut self, environment: &Environment, given: &[GivenValidation]) -> Vec<Validation> {
         let of_messages = environment.clone().without_authorizer();
         let mut validations = Vec::new();
         for (index, validation) in given.iter().enumerate() {
@@ -232,7 +245,7 @@ impl<'d> Compiler<'d, '_> {
 
     /// Compiles an expression whose value must be of one of these types, or of any if there are none; `None` if it is
     /// refused.
-    fn expression(
+    pub(crate) fn expression(
         &mut self,
         environment: &Environment,
         node: &YamlNode,
@@ -259,12 +272,12 @@ impl<'d> Compiler<'d, '_> {
         let file = self.document.file;
         let line = node.at.line + u32::from(is_block(&file.text, node.at));
         let source = Source { file: Arc::clone(&file.shown), line };
-        let unknown = reads::unknown(program.reads());
+        let unknown = reads::unknown(program.reads()).filter(|_| !self.knows_request);
         Some(Expression { text: text.into(), source, program, unknown })
     }
 
     /// Reports the problems of an expression, at their positions if the file has it on lines of its own.
-    fn refuse(&mut self, node: &YamlNode, text: &str, error: &CompileError) {
+    pub(crate) fn refuse(&mut self, node: &YamlNode, text: &str, error: &CompileError) {
         for error in [error].into_iter().chain(&error.more) {
             let message = format!("{}: {}", self.document.label(), error.message.trim());
             let at = position(self.document, node, text, error);

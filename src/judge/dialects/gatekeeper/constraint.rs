@@ -7,12 +7,14 @@ use regorus::Value;
 use super::{
     annotations,
     document::{GatekeeperDocument, warning},
+    expressions::ConstraintExpressions,
     matching::{ConstraintMatch, is_subdomain},
     template::{BlockScalar, Template},
 };
 use crate::{
     judge::{
         dependencies::Dependencies,
+        dialects::cel::binding::BoundPolicy,
         excusable::Excusability,
         metadata::Metadata,
         rule::{Rule, RuleDescriptors},
@@ -52,6 +54,8 @@ pub(crate) struct Constraint {
     pub(crate) matching: ConstraintMatch,
     /// `input.parameters`.
     pub(crate) parameters: Value,
+    /// The expressions to evaluate, if the template's code is CEL.
+    pub(crate) expressions: Option<Arc<ConstraintExpressions>>,
     /// The parts that its violations share; complete once the Constraint is joined with its template.
     pub(crate) descriptors: RuleDescriptors,
 }
@@ -64,6 +68,13 @@ pub(crate) struct BoundTemplate {
     pub(crate) blocks: Vec<BlockScalar>,
     /// What its rule depends on besides the object.
     pub(crate) depends: Dependencies,
+}
+
+impl BoundTemplate {
+    /// Returns the expressions of a template whose code is CEL, with one of its Constraints: all read the same.
+    pub(crate) fn expressions(&self) -> Option<&BoundPolicy> {
+        Some(&self.constraints.first()?.expressions.as_ref()?.bound)
+    }
 }
 
 /// A valid Constraint.
@@ -105,6 +116,9 @@ pub(crate) fn read(
         ));
     }
     let metadata = annotations::read(document, problems).or(&template.metadata).or(of_rule);
+    let expressions = template.expressions.as_ref();
+    let expressions =
+        expressions.map(|policy| Arc::new(ConstraintExpressions::new(document, policy, metadata.clone(), outcome)));
     let parameters = spec.get("parameters");
     let (name, source) =
         (Arc::from(name), Source { file: Arc::clone(&document.file.shown), line: document.node.at.line });
@@ -113,6 +127,7 @@ pub(crate) fn read(
         policy: Arc::clone(&template.kind),
         matching,
         parameters: if parameters.is_null() { Value::new_object() } else { parameters.value() },
+        expressions,
         descriptors,
         rule: Rule {
             number: RuleNumber::of(&template.kind, &name),

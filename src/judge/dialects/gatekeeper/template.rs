@@ -1,10 +1,13 @@
-//! `ConstraintTemplate`s: the Rego embedded in the YAML, its lines, and Gatekeeper's restrictions on it.
+//! `ConstraintTemplate`s: the code embedded in the YAML, and for Rego its lines and Gatekeeper's restrictions on it.
 
 use std::sync::Arc;
 
-use super::{annotations, document::GatekeeperDocument, schema::Schema};
+use super::{GatekeeperEngine, annotations, document::GatekeeperDocument, schema::Schema};
 use crate::{
-    judge::{dialects::trivy, metadata::Metadata},
+    judge::{
+        dialects::{cel::policy::AdmissionPolicy, trivy},
+        metadata::Metadata,
+    },
     rego::{
         Declared, File, Form, Problem, Version,
         analysis::{
@@ -17,6 +20,8 @@ use crate::{
 
 /// The only target that Gatekeeper supports.
 const TARGET: &str = "admission.k8s.gatekeeper.sh";
+/// The name of the engine for CEL.
+const CEL: &str = "K8sNativeValidation";
 /// The package that the entry module is moved to, whatever package it declares.
 pub(crate) const PACKAGE: &str = "template";
 /// The entrypoint.
@@ -26,7 +31,7 @@ pub(crate) const ENTRY: &str = "violation";
 pub(crate) struct Template {
     /// The kind of its Constraints.
     pub(crate) kind: Arc<str>,
-    /// The entry module, followed by the libraries; empty if the template has no Rego.
+    /// The entry module, followed by the libraries; empty if its CEL is evaluated.
     pub(crate) modules: Vec<File>,
     /// The line at which the entry module starts.
     pub(crate) line: u32,
@@ -34,8 +39,10 @@ pub(crate) struct Template {
     pub(crate) blocks: Vec<BlockScalar>,
     pub(crate) schema: Schema,
     pub(crate) metadata: Metadata,
-    /// Whether it also has CEL code, which Gatekeeper would prefer.
-    pub(crate) prefers_cel: bool,
+    /// Whether its CEL is evaluated.
+    pub(crate) is_cel: bool,
+    /// Its compiled CEL; set before its Constraints are read.
+    pub(crate) expressions: Option<Arc<AdmissionPolicy>>,
 }
 
 /// The YAML block scalar of one module: its lines in the file, and its indentation.
@@ -52,11 +59,15 @@ pub(crate) fn column(blocks: &[BlockScalar], line: u32, column: u32) -> u32 {
     column + block.filter(|_| column > 0).map_or(0, |block| block.indent)
 }
 
-/// Reads a template; its modules are parsed later.
+/// Reads a template; its code is compiled later. If it has code for both engines, that for the preferred one is read.
 ///
 /// # Errors
 /// Returns the problem of an invalid template, which Gatekeeper would also refuse.
-pub(crate) fn read(document: &GatekeeperDocument<'_>, problems: &mut Vec<Problem>) -> Result<Template, Problem> {
+pub(crate) fn read(
+    document: &GatekeeperDocument<'_>,
+    preferred: GatekeeperEngine,
+    problems: &mut Vec<Problem>,
+) -> Result<Template, Problem> {
     let node = &document.node;
     let (kind, target) = identity(document)?;
     let legacy = !node.get("apiVersion").text().is_some_and(|version| version.ends_with("/v1"));
@@ -67,9 +78,11 @@ pub(crate) fn read(document: &GatekeeperDocument<'_>, problems: &mut Vec<Problem
         blocks: Vec::new(),
         schema: Schema::new(node.at(&["spec", "crd", "spec", "validation"]), legacy),
         metadata: annotations::read(document, problems),
-        prefers_cel: engine(target, "K8sNativeValidation").is_some(),
+        is_cel: engine(target, CEL).is_some() && (preferred == GatekeeperEngine::Cel || !has_rego(target)),
+        expressions: None,
     };
-    if let Some((source, version)) = source(document, kind, target)? {
+    if !template.is_cel {
+        let (source, version) = source(document, kind, target)?;
         template.line = source.get("rego").at.line;
         template.add(document, source.get("rego"), "rego", version);
         for (index, library) in source.get("libs").items().iter().enumerate() {
@@ -110,15 +123,29 @@ fn engine<'n>(target: &'n YamlNode, wanted: &str) -> Option<&'n YamlNode> {
     target.get("code").items().iter().find(|code| code.get("engine").text() == Some(wanted))
 }
 
-/// Returns the node with `rego` and `libs`, and their version; `None` if there is only CEL.
+/// Returns the node with the expressions of a template; `None` if it has none.
+pub(super) fn expressions<'n>(document: &'n GatekeeperDocument<'_>) -> Option<&'n YamlNode> {
+    let target = document.node.at(&["spec", "targets"]).items().first()?;
+    Some(engine(target, CEL)?.get("source"))
+}
+
+/// Whether `rego` of the target itself has code, which overrides that of `code`, as in Gatekeeper.
+fn has_legacy_rego(target: &YamlNode) -> bool {
+    target.get("rego").text().is_some_and(|text| !text.is_empty())
+}
+
+fn has_rego(target: &YamlNode) -> bool {
+    has_legacy_rego(target) || engine(target, "Rego").is_some()
+}
+
+/// Returns the node with `rego` and `libs`, and their version.
 fn source<'n>(
     document: &GatekeeperDocument<'_>,
     kind: &str,
     target: &'n YamlNode,
-) -> Result<Option<(&'n YamlNode, Version)>, Problem> {
-    // As in Gatekeeper, `rego` of the target itself overrides `code`.
-    if target.get("rego").text().is_some_and(|text| !text.is_empty()) {
-        return Ok(Some((target, Version::V0)));
+) -> Result<(&'n YamlNode, Version), Problem> {
+    if has_legacy_rego(target) {
+        return Ok((target, Version::V0));
     }
     match engine(target, "Rego") {
         Some(code) if code.at(&["source", "rego"]).text().is_none() => {
@@ -128,12 +155,11 @@ fn source<'n>(
         Some(code) => {
             let source = code.get("source");
             let v1 = source.get("version").text() == Some("v1");
-            Ok(Some((source, if v1 { Version::V1 } else { Version::V0 })))
+            Ok((source, if v1 { Version::V1 } else { Version::V0 }))
         }
-        None if engine(target, "K8sNativeValidation").is_some() => Ok(None),
         None => {
-            let help = "write it under rego, or under code with engine: Rego";
-            Err(document.problem(target, format!("ConstraintTemplate {kind} has no Rego")).help(help))
+            let help = "write Rego under rego, or code with engine: Rego or engine: K8sNativeValidation";
+            Err(document.problem(target, format!("ConstraintTemplate {kind} has neither Rego nor CEL")).help(help))
         }
     }
 }
