@@ -54,7 +54,7 @@ deny[msg] {
 
 const BROKEN: &str = "package broken\n\ndeny contains \"x\" if input.spec.replicas > )\n";
 
-const CEL: &str = r#"apiVersion: templates.gatekeeper.sh/v1
+const TEMPLATES: &str = r#"apiVersion: templates.gatekeeper.sh/v1
 kind: ConstraintTemplate
 metadata: {name: k8sreplicas}
 spec:
@@ -85,6 +85,14 @@ spec:
 const CONSTRAINTS: &str = "apiVersion: constraints.gatekeeper.sh/v1beta1
 kind: K8sReplicas
 metadata: {name: few}
+spec:
+  match: {kinds: [{apiGroups: [apps], kinds: [Deployment]}]}
+---
+apiVersion: constraints.gatekeeper.sh/v1beta1
+kind: K8sReplicas
+metadata: {name: generated}
+spec:
+  match: {source: Generated}
 ---
 apiVersion: constraints.gatekeeper.sh/v1beta1
 kind: K8sOwner
@@ -112,7 +120,7 @@ fn policies_are_listed_with_what_they_depend_on() {
 #[test]
 fn templates_and_constraints_are_listed_with_unsupported_ones() {
     let folder =
-        folder(&[("policies/templates.yaml", CEL), ("policies/constraints.yaml", CONSTRAINTS), ("pod.yaml", POD)]);
+        folder(&[("policies/templates.yaml", TEMPLATES), ("policies/constraints.yaml", CONSTRAINTS), ("pod.yaml", POD)]);
     assert_cmd_snapshot!("list_gatekeeper", kaudit(folder.path(), &["policies"]));
     assert_cmd_snapshot!("list_gatekeeper_json", kaudit(folder.path(), &["policies", "-o", "json"]));
     assert_cmd_snapshot!("not_judged", kaudit(folder.path(), &["check", "-f", "pod.yaml"]));

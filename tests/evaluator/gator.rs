@@ -3,6 +3,8 @@
 //! kaudit's results are written as a test suite that `gator verify` must pass; messages, details and actions are
 //! compared with `gator test`; and both must refuse the same inputs.
 
+mod cel;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs,

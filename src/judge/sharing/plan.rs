@@ -159,7 +159,7 @@ impl SharingPlanner<'_> {
 
     /// Returns which Constraints of a template are shareable.
     fn constraints(&mut self, unit: &Unit, config: &Config) -> Vec<bool> {
-        let Some(group) = unit.groups.first() else { return self.expressions(unit) };
+        let Some(group) = unit.groups.first() else { return self.expressions(unit, config) };
         let query = group.queries.of(self.kind);
         let reads = query.into_iter().flat_map(|query| query.rules.iter().zip(query.reads.iter().map(AsRef::as_ref)));
         let reads: Vec<(&usize, &Reads)> = reads.collect();
@@ -194,13 +194,17 @@ impl SharingPlanner<'_> {
     }
 
     /// Returns which Constraints of a template whose code is CEL are shareable: none that may apply to the kind.
-    fn expressions(&mut self, unit: &Unit) -> Vec<bool> {
+    fn expressions(&mut self, unit: &Unit, config: &Config) -> Vec<bool> {
         let constraints = unit.constraints().iter().map(|constraint| {
             let applies = constraint.matching.kind_names().is_none_or(|names| names.contains(&self.kind));
             if applies {
                 self.counts[1] += 1;
-                // The expressions read the object itself.
-                constraint.matching.reads().iter().for_each(|path| self.parts.insert(&path.map(Segment::from), true));
+                // Only matching reads these parts; expressions read the object itself.
+                let mut paths = constraint.matching.reads();
+                if !config.is_empty() {
+                    paths.push(["metadata", if self.kind == "Namespace" { "name" } else { "namespace" }]);
+                }
+                paths.iter().for_each(|path| self.parts.insert(&path.map(Segment::from), true));
             }
             !applies
         });

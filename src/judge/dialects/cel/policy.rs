@@ -11,7 +11,7 @@ use super::{document::PolicyDocument, matching::AdmissionMatch, reads};
 use crate::{
     judge::rule::RuleText,
     model::verdict::Source,
-    rego::{FileText, Position, Problem, analysis::yaml::YamlNode},
+    rego::{FileText, Position, Problem, ProblemSeverity, analysis::yaml::YamlNode},
 };
 
 /// A compiled `ValidatingAdmissionPolicy`.
@@ -63,7 +63,7 @@ impl AdmissionPolicy {
     pub(super) fn read(document: &PolicyDocument<'_>, problems: &mut Vec<Problem>) -> Option<Self> {
         let before = problems.len();
         let spec = spec::<ValidatingAdmissionPolicySpec>(document, problems)?;
-        let mut compiler = Compiler { document, spec: document.node.get("spec"), problems, knows_request: false };
+        let mut compiler = Compiler { document, spec: document.node.get("spec"), problems, of_gatekeeper: false };
         let fails_on_errors = compiler.failure_policy(spec.failure_policy.as_deref());
         let matching = compiler.matching(&spec);
         let has_params = spec.param_kind.is_some();
@@ -161,8 +161,9 @@ pub(crate) struct Compiler<'d, 'f> {
     /// The node with the lists of expressions.
     pub(crate) spec: &'d YamlNode,
     pub(crate) problems: &'d mut Vec<Problem>,
-    /// Whether all parts of the request count as known, as in Gatekeeper's audit.
-    pub(crate) knows_request: bool,
+    /// Whether the expressions are those of a Gatekeeper template: all parts of the request count as known, as in its
+    /// audit, and a messageExpression that does not compile is not used.
+    pub(crate) of_gatekeeper: bool,
 }
 
 impl<'d> Compiler<'d, '_> {
@@ -230,7 +231,12 @@ impl<'d> Compiler<'d, '_> {
             let expression = self.expression(environment, node, &validation.expression, &[Type::Bool]);
             let message = validation.message_expression.as_deref().filter(|text| !text.is_empty()).and_then(|text| {
                 let node = self.node("validations", index, "messageExpression");
-                self.expression(&of_messages, node, text, &[Type::String])
+                let before = self.problems.len();
+                let message = self.expression(&of_messages, node, text, &[Type::String]);
+                if self.of_gatekeeper {
+                    self.problems[before..].iter_mut().for_each(unused_message);
+                }
+                message
             });
             let text = |text: &Option<String>| text.as_deref().filter(|text| !text.is_empty()).map(Arc::from);
             validations.extend(expression.map(|expression| Validation {
@@ -272,7 +278,7 @@ impl<'d> Compiler<'d, '_> {
         let file = self.document.file;
         let line = node.at.line + u32::from(is_block(&file.text, node.at));
         let source = Source { file: Arc::clone(&file.shown), line };
-        let unknown = reads::unknown(program.reads()).filter(|_| !self.knows_request);
+        let unknown = reads::unknown(program.reads()).filter(|_| !self.of_gatekeeper);
         Some(Expression { text: text.into(), source, program, unknown })
     }
 
@@ -288,6 +294,12 @@ impl<'d> Compiler<'d, '_> {
             self.problems.push(problem);
         }
     }
+}
+
+/// Turns the problem of a messageExpression into a warning.
+fn unused_message(problem: &mut Problem) {
+    problem.severity = ProblemSeverity::Warning;
+    problem.help = "as in Gatekeeper, message or the expression is shown instead".to_owned();
 }
 
 /// Whether a scalar is a block, whose text begins on the line below.

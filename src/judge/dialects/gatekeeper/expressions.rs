@@ -90,7 +90,7 @@ pub(crate) fn compile(
             return None;
         }
     };
-    let mut compiler = Compiler { document, spec: node, problems, knows_request: true };
+    let mut compiler = Compiler { document, spec: node, problems, of_gatekeeper: true };
     let fails_on_errors = compiler.failure_policy(given.failure_policy.as_deref());
     let mut environment = Environment::admission(true).without_authorizer();
     let variables = compiler.template_variables(&mut environment, &given.variables.unwrap_or_default());
