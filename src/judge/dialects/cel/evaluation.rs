@@ -180,7 +180,7 @@ impl BoundPolicy {
     /// # Errors
     /// Returns why all of them failed together.
     fn validate(&self, evaluation: &Evaluation<'_>) -> Result<Vec<Finding>, EvalError> {
-        let mut budget = Budget::default().until(evaluation.deadline);
+        let mut budget = Budget::new(self.policy.budget).until(evaluation.deadline);
         let validities = evaluation.validations(&mut budget)?;
         let all = || validities.iter().zip(&self.policy.validations).zip(&self.validations);
         let messages = evaluation.bindings(true);

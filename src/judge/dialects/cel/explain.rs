@@ -79,7 +79,7 @@ impl<'e> Evaluation<'e> {
     }
 
     fn explain_validations(&self) -> Vec<ExplainedExpression> {
-        let mut budget = Budget::default().until(self.deadline);
+        let mut budget = Budget::new(self.policy.budget).until(self.deadline);
         let validities = match self.validations(&mut budget) {
             Ok(validities) => validities,
             Err(error) => self.policy.validations.iter().map(|_| Validity::Failed(error.to_string())).collect(),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use k8s_openapi::api::admissionregistration::v1::{
     MatchCondition, ParamKind, ValidatingAdmissionPolicySpec, Validation as GivenValidation,
 };
-use kaudit_cel::{CompileError, Environment, Program, Reads, Type};
+use kaudit_cel::{CompileError, Environment, PER_POLICY, Program, Reads, Type};
 
 use super::{document::PolicyDocument, matching::AdmissionMatch, reads};
 use crate::{
@@ -22,6 +22,8 @@ pub(crate) struct AdmissionPolicy {
     pub(crate) param_kind: Option<ParamKind>,
     /// Whether errors of expressions are results: `failurePolicy: Fail`.
     pub(crate) fails_on_errors: bool,
+    /// The limit of the cost of all validations together.
+    pub(crate) budget: u64,
     pub(crate) conditions: Vec<NamedExpression>,
     /// The environment of match conditions, which have no variables.
     pub(crate) condition_environment: Environment,
@@ -103,6 +105,7 @@ impl AdmissionPolicy {
             matching: matching?,
             param_kind: spec.param_kind,
             fails_on_errors,
+            budget: PER_POLICY,
             conditions,
             condition_environment,
             environment,

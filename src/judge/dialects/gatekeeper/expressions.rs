@@ -8,7 +8,7 @@
 use std::sync::Arc;
 
 use k8s_openapi::api::admissionregistration::v1::{MatchCondition, Validation, Variable};
-use kaudit_cel::Environment;
+use kaudit_cel::{Environment, PER_EXPRESSION};
 use serde::Deserialize;
 use serde_json::Value as Json;
 
@@ -104,6 +104,8 @@ pub(crate) fn compile(
         matching: AdmissionMatch::default(),
         param_kind: None,
         fails_on_errors,
+        // Gatekeeper limits all validations together as the API server limits one.
+        budget: PER_EXPRESSION,
         conditions,
         // In Gatekeeper, conditions can use variables.
         condition_environment: environment.clone(),
