@@ -12,8 +12,8 @@ use super::{
 use crate::{
     bundle::settings::BundleSettings,
     judge::{
-        dialects::gatekeeper::GatekeeperEngine, excusable::ExcusablePattern, load_options::LoadOptions, profile::Profile, rule_pattern::RulePattern,
-        rule_settings::RuleSettings, sources::PolicySource,
+        dialects::gatekeeper::GatekeeperEngine, excusable::ExcusablePattern, load_options::LoadOptions,
+        profile::Profile, rule_pattern::RulePattern, rule_settings::RuleSettings, sources::PolicySource,
     },
     model::verdict::Severity,
     rego::Limits,

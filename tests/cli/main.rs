@@ -31,6 +31,7 @@ mod runner;
 mod secrets;
 mod system;
 mod telemetry;
+mod templates_in_cel;
 mod test;
 
 /// Returns `kaudit` in `folder`, without environment variables that could change its output. `PATH` is inherited:

@@ -119,8 +119,11 @@ fn policies_are_listed_with_what_they_depend_on() {
 
 #[test]
 fn templates_and_constraints_are_listed_with_unsupported_ones() {
-    let folder =
-        folder(&[("policies/templates.yaml", TEMPLATES), ("policies/constraints.yaml", CONSTRAINTS), ("pod.yaml", POD)]);
+    let folder = folder(&[
+        ("policies/templates.yaml", TEMPLATES),
+        ("policies/constraints.yaml", CONSTRAINTS),
+        ("pod.yaml", POD),
+    ]);
     assert_cmd_snapshot!("list_gatekeeper", kaudit(folder.path(), &["policies"]));
     assert_cmd_snapshot!("list_gatekeeper_json", kaudit(folder.path(), &["policies", "-o", "json"]));
     assert_cmd_snapshot!("not_judged", kaudit(folder.path(), &["check", "-f", "pod.yaml"]));

@@ -410,6 +410,40 @@ fn shared_verdicts_equal_unshared_ones() {
     }
 }
 
+/// A template in CEL, whose results are not shared.
+const EXPRESSIONS: &str = r#"apiVersion: templates.gatekeeper.sh/v1
+kind: ConstraintTemplate
+metadata: {name: expressions}
+spec:
+  crd: {spec: {names: {kind: Expressions}}}
+  targets:
+  - target: admission.k8s.gatekeeper.sh
+    code:
+    - engine: K8sNativeValidation
+      source: {validations: [{expression: "false", messageExpression: "object.metadata.name + ' of ' + object.kind"}]}
+---
+apiVersion: constraints.gatekeeper.sh/v1beta1
+kind: Expressions
+metadata: {name: some}
+spec: {match: {scope: Namespaced, labelSelector: {matchLabels: {app: web}}}}
+---
+apiVersion: constraints.gatekeeper.sh/v1beta1
+kind: Expressions
+metadata: {name: others}
+spec: {match: {kinds: [{kinds: [Service, Namespace]}], excludedNamespaces: [shop]}}
+"#;
+
+#[test]
+fn templates_in_cel_are_evaluated_beside_shared_verdicts() {
+    let templates = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/bench/templates");
+    let all = folder(&[("expressions.yaml", EXPRESSIONS)]);
+    for entry in fs::read_dir(templates).unwrap().map(Result::unwrap) {
+        fs::copy(entry.path(), all.path().join(entry.file_name())).unwrap();
+    }
+    let (hits, results) = compare(&both(all.path()).unwrap(), &objects(), 40);
+    assert!(hits >= 50 && results > 100, "{hits} hits, {results} results");
+}
+
 #[test]
 fn shared_verdicts_are_right_for_any_use_of_names() {
     let pod = |name: &str| {

@@ -17,7 +17,10 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{Arc, assertions, documents, evaluate_object, folder, gator, text, write, yaml};
-use crate::objects::{alter, objects};
+use crate::{
+    object,
+    objects::{alter, objects},
+};
 
 /// Number of variants of each object.
 const ALTERATIONS: usize = 10;
@@ -127,9 +130,8 @@ fn by_kaudit(root: &Path, objects: &[Value], engine: GatekeeperEngine) -> Violat
     violations
 }
 
-fn by_gator(root: &Path, arguments: &[&str]) -> Violations {
-    let folder = root.to_str().unwrap();
-    let output = gator(&[&["test", "--filename", folder, "--output", "json"], arguments].concat());
+fn by_gator(root: &Path) -> Violations {
+    let output = gator(&["test", "--filename", root.to_str().unwrap(), "--output", "json"]);
     let results: Vec<Value> = serde_json::from_slice(&output.stdout)
         .unwrap_or_else(|why| panic!("{why}: {}", String::from_utf8_lossy(&output.stderr)));
     let violation = |result: &Value| {
@@ -160,7 +162,8 @@ fn gator_gives_the_same_results_for_templates_in_cel() {
         write(root.path(), &format!("{index}.yaml"), object);
     }
     fs::copy(folder().join("namespaces.yaml"), root.path().join("namespaces.yaml")).unwrap();
-    let others = by_gator(root.path(), &[]);
+    let others = by_gator(root.path());
+    println!("{pairs} pairs, {} violations", others.len());
     assert!(others.len() > 2_000, "{}", others.len());
     let text = fs::read_to_string(folder().join("cel/differences.yaml")).unwrap();
     let known: BTreeMap<String, String> = yaml::from_str(&text).unwrap();
@@ -258,6 +261,35 @@ fn gator_verifies_the_results_for_reviews_of_templates_in_cel() {
     let output = gator(&["verify", suite.to_str().unwrap()]);
     let by_gator = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{by_gator}\n{}", String::from_utf8_lossy(&output.stderr));
+}
+
+#[test]
+fn objects_that_are_equal_in_the_fields_read_have_the_same_results() {
+    let mut random = Rng::with_seed(setting("KAUDIT_TEST_SEED").unwrap_or(1));
+    let root = tempfile::tempdir().unwrap();
+    let (objects, namespaces) = (altered(), documents("namespaces.yaml"));
+    let (mut equal, mut violations) = (0, 0);
+    for template in templates() {
+        let file = write(root.path(), "template.yaml", &template.document());
+        for name in template.constraints.keys() {
+            let constraint = write(root.path(), "constraint.yaml", &template.constraint(name));
+            let policies = PolicySet::from_gatekeeper(&file, &constraint, &LoadOptions::default()).unwrap();
+            let policies = Arc::new(policies);
+            for _ in 0..150 {
+                let before = &objects[random.usize(..objects.len())];
+                let mut after = before.clone();
+                after.get_mut("spec").into_iter().for_each(|part| alter(part, &mut random));
+                let hash = |value: &Value| policies.projected(&object(value));
+                if after != *before && hash(before).is_some() && hash(before) == hash(&after) {
+                    let of = |value: &Value| evaluate_object(&policies, value, &namespaces);
+                    assert_eq!(of(before), of(&after), "{name}: {before} {after}");
+                    equal += 1;
+                    violations += of(before).len();
+                }
+            }
+        }
+    }
+    assert!(equal > 1_000 && violations > 500, "{equal} pairs, {violations} violations");
 }
 
 /// What Gatekeeper generates for a template and its Constraint.

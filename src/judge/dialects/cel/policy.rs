@@ -70,11 +70,8 @@ impl AdmissionPolicy {
         let matching = compiler.matching(&spec);
         let has_params = spec.param_kind.is_some();
         let condition_environment = Environment::admission(has_params);
-        let conditions = compiler.conditions(
-            &condition_environment,
-            "matchConditions",
-            &spec.match_conditions.unwrap_or_default(),
-        );
+        let conditions =
+            compiler.conditions(&condition_environment, "matchConditions", &spec.match_conditions.unwrap_or_default());
         let mut environment = Environment::admission(has_params);
         let mut variables = Vec::new();
         for (index, variable) in spec.variables.iter().flatten().enumerate() {
