@@ -25,7 +25,7 @@ pub(crate) use self::admission_policies::{explain_policy, read_json};
 pub use self::{arrays::with_inventory, job::Job};
 pub(crate) use self::{
     arrays::{with_arrays, with_other_results},
-    expressions::{constraint_with_expressions, explain_constraint},
+    expressions::explain_constraint,
     rule_input::{RuleApplicability, rule_input},
 };
 use self::{

@@ -11,7 +11,10 @@ use super::{
     bundle::Edition,
     constraint_index::ConstraintIndex,
     dependencies::Dependencies,
-    dialects::{cel::set::AdmissionPolicies, gatekeeper::Config},
+    dialects::{
+        cel::set::AdmissionPolicies,
+        gatekeeper::{Config, constraint::Constraint},
+    },
     frameworks::FrameworkTable,
     inventory::Inventory,
     kinds::KindIndex,
@@ -196,6 +199,12 @@ impl PolicySet {
     pub(crate) fn with_objects(&self, inventory: &Inventory) -> Self {
         let units = self.units.iter().map(|unit| unit.with_inventory(inventory)).collect();
         Self { units, admission: self.admission.with_inventory(inventory), ..self.clone() }
+    }
+
+    /// Returns the Constraint with this name and kind, if its template is in CEL.
+    pub(crate) fn constraint_in_cel(&self, kind: &str, name: &str) -> Option<&Constraint> {
+        let mut constraints = self.units.iter().flat_map(Unit::constraints);
+        constraints.find(|one| one.expressions.is_some() && *one.policy == *kind && *one.rule.name == *name)
     }
 
     /// Returns the number of rules.

@@ -12,9 +12,7 @@ use crate::{
     cluster::identity::API_VERSION,
     commands::explainer::{Explainer, masking::SecretMask},
     judge::{
-        evaluate::{
-            Job, RuleApplicability, constraint_with_expressions, explain_constraint, explain_policy, rule_input,
-        },
+        evaluate::{Job, RuleApplicability, explain_constraint, explain_policy, rule_input},
         modules,
     },
     model::object::{Location, ObjectRef},
@@ -101,7 +99,7 @@ impl Explained {
         if let Some(bound) = job.policies.admission.named(&self.policy, &self.rule) {
             return self.trace_expressions(job, secrets, |object| explain_policy(job, bound, object));
         }
-        if let Some(constraint) = constraint_with_expressions(&job.policies, &self.policy, &self.rule) {
+        if let Some(constraint) = job.policies.constraint_in_cel(&self.policy, &self.rule) {
             return self.trace_expressions(job, secrets, |object| explain_constraint(job, constraint, object));
         }
         let question = match rule_input(job, &self.policy, &self.rule)? {

@@ -12,15 +12,12 @@ use super::{
     job::Job,
     object::{ObjectEvaluation, error},
 };
-use crate::judge::{
-    dialects::{
-        cel::{
-            evaluation::{BindingResults, Evaluation},
-            explain::PolicyExplanation,
-        },
-        gatekeeper::{constraint::Constraint, expressions::ConstraintExpressions},
+use crate::judge::dialects::{
+    cel::{
+        evaluation::{BindingResults, Evaluation},
+        explain::PolicyExplanation,
     },
-    set::PolicySet,
+    gatekeeper::{constraint::Constraint, expressions::ConstraintExpressions},
 };
 
 /// The variables of a template's expressions, except for those of the Constraint.
@@ -126,16 +123,6 @@ impl ObjectEvaluation<'_> {
         self.results.extend(own.findings);
         own.undecided.into_iter().for_each(|error| self.results.push_undecided(error));
     }
-}
-
-/// Returns the Constraint of this name of a template whose code is CEL.
-pub(crate) fn constraint_with_expressions<'p>(
-    policies: &'p PolicySet,
-    policy: &str,
-    rule: &str,
-) -> Option<&'p Constraint> {
-    let mut constraints = policies.units.iter().flat_map(|unit| unit.constraints());
-    constraints.find(|one| one.expressions.is_some() && *one.policy == *policy && *one.rule.name == *rule)
 }
 
 /// Explains a Constraint of a template whose code is CEL, for the object of a job in this state.

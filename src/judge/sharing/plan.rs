@@ -204,7 +204,9 @@ impl SharingPlanner<'_> {
                 if !config.is_empty() {
                     paths.push(["metadata", if self.kind == "Namespace" { "name" } else { "namespace" }]);
                 }
-                paths.iter().for_each(|path| self.parts.insert(&path.map(Segment::from), true));
+                for path in &paths {
+                    self.parts.insert(&path.map(Segment::from), true);
+                }
             }
             !applies
         });

@@ -165,8 +165,8 @@ fn gator_gives_the_same_results_for_templates_in_cel() {
     let others = by_gator(root.path());
     println!("{pairs} pairs, {} violations", others.len());
     assert!(others.len() > 2_000, "{}", others.len());
-    let text = fs::read_to_string(folder().join("cel/differences.yaml")).unwrap();
-    let known: BTreeMap<String, String> = yaml::from_str(&text).unwrap();
+    let differences = fs::read_to_string(folder().join("cel/differences.yaml")).unwrap();
+    let known: BTreeMap<String, String> = yaml::from_str(&differences).unwrap();
     let mut different = BTreeSet::new();
     let mut unexpected = Vec::new();
     for (who, these, those) in [("kaudit", &own, &others), ("gator", &others, &own)] {
@@ -175,7 +175,8 @@ fn gator_gives_the_same_results_for_templates_in_cel() {
             if known.contains_key(&violation[0]) {
                 different.insert(violation[0].clone());
             } else {
-                unexpected.push(format!("only {who}: {violation:?}"));
+                let object = objects.iter().find(|object| text(object, "/metadata/name") == violation[1]);
+                unexpected.push(format!("only {who}: {violation:?} {}", object.unwrap()));
             }
         }
     }

@@ -299,7 +299,7 @@ impl<'d> Compiler<'d, '_> {
 /// Turns the problem of a messageExpression into a warning.
 fn unused_message(problem: &mut Problem) {
     problem.severity = ProblemSeverity::Warning;
-    problem.help = "as in Gatekeeper, message or the expression is shown instead".to_owned();
+    "as in Gatekeeper, message or the expression is shown instead".clone_into(&mut problem.help);
 }
 
 /// Whether a scalar is a block, whose text begins on the line below.

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum GatekeeperEngine {
-    /// CEL (engine K8sNativeValidation), as Gatekeeper does
+    /// CEL, as Gatekeeper does
     #[default]
     Cel,
     /// Rego

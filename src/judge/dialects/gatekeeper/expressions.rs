@@ -1,5 +1,5 @@
 //! Templates whose code is CEL (engine `K8sNativeValidation`): their expressions are those of a
-//! ValidatingAdmissionPolicy whose parameter is the Constraint.
+//! `ValidatingAdmissionPolicy` whose parameter is the Constraint.
 //!
 //! As in Gatekeeper's package `pkg/drivers/k8scel`, only variables can read the Constraint (`params`); the other
 //! expressions read `variables.params`, its parameters, and `variables.anyObject`, the object or that which is deleted.

@@ -127,13 +127,12 @@ impl ConstraintSelector {
 
     fn matches(&self, object: &Value) -> bool {
         let labels = &object["metadata"]["labels"];
-        // If one label is not a string, all labels are ignored, as in `GetLabels`.
-        let sane =
-            value::object(labels).is_some_and(|labels| labels.iter().all(|(_, label)| value::text(label).is_some()));
+        // As in `GetLabels`: null is empty, and if one label is neither that nor a string, all labels are ignored.
+        let sane = value::object(labels).is_some_and(|labels| labels.iter().all(|(_, one)| label(one).is_some()));
         self.0.iter().all(|Requirement { key, operator, values }| {
             let value = &labels[key.as_str()];
-            let value = value::text(value).filter(|_| sane);
-            let listed = || value.is_some_and(|value| values.iter().any(|one| **one == **value));
+            let value = label(value).filter(|_| sane);
+            let listed = || value.is_some_and(|value| values.iter().any(|one| one == value));
             match operator {
                 Operator::In => listed(),
                 Operator::NotIn => !listed(),
@@ -141,6 +140,14 @@ impl ConstraintSelector {
                 Operator::DoesNotExist => value.is_none(),
             }
         })
+    }
+}
+
+/// Returns the value of a label; `None` if it is not valid.
+fn label(value: &Value) -> Option<&str> {
+    match value {
+        Value::Null => Some(""),
+        value => value::text(value).map(|text| &**text),
     }
 }
 
