@@ -6,7 +6,7 @@ use k8s_openapi::api::admissionregistration::v1::ValidatingAdmissionPolicyBindin
 use kaudit_cel::Root;
 
 use super::{
-    document::PolicyDocument,
+    document::{GROUP, PolicyDocument},
     matching::AdmissionMatch,
     params::{BindingParams, ParamObjects},
     policy::{AdmissionPolicy, spec},
@@ -168,10 +168,11 @@ impl BoundPolicy {
         }
     }
 
-    /// Whether it can match objects of a kind.
+    /// Whether it can match objects of a kind. The API server evaluates no policy on admission policies and bindings.
     pub(crate) fn allows_kind(&self, kind: &Kind) -> bool {
         let own = self.matching.as_ref();
-        self.policy.matching.allows_kind(kind) && own.is_none_or(|matching| matching.allows_kind(kind))
+        let is_policy = kind.group == GROUP && kind.kind.contains("AdmissionPolicy");
+        !is_policy && self.policy.matching.allows_kind(kind) && own.is_none_or(|matching| matching.allows_kind(kind))
     }
 
     /// Returns the plural names of the resources that it can match; `None` if it is not limited to some.

@@ -10,7 +10,7 @@ use crate::{
 pub(super) type PolicyDocument<'f> = GatekeeperDocument<'f>;
 
 /// The API group of admission policies.
-const GROUP: &str = "admissionregistration.k8s.io";
+pub(super) const GROUP: &str = "admissionregistration.k8s.io";
 
 /// Why policies that change requests are not evaluated.
 const MUTATES: &str = "it changes requests, and an existing object is not a request";

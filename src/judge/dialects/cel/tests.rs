@@ -211,6 +211,19 @@ fn results_are_not_shared_with_equal_objects() {
 }
 
 #[test]
+fn policies_are_not_evaluated_on_policies() {
+    let set = Arc::new(load(&policy("all", "validations: [{expression: 'false'}]", DENY)));
+    let group = "admissionregistration.k8s.io";
+    let of = |kind: &str, plural: &str| {
+        let kind = Kind::sample(group, plural, kind);
+        (judge(&set, object(&kind, None, "a", ""), None).results.len(), set.concern(&kind))
+    };
+    let bindings = of("MutatingAdmissionPolicyBinding", "mutatingadmissionpolicybindings");
+    assert_eq!([of("ValidatingAdmissionPolicy", "validatingadmissionpolicies"), bindings], [(0, false); 2]);
+    assert_eq!(of("ValidatingWebhookConfiguration", "validatingwebhookconfigurations").0, 1);
+}
+
+#[test]
 fn policies_that_are_not_evaluated_are_listed() {
     let own = |kind: &str, name: &str, spec: &str| {
         format!(
