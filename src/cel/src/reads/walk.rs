@@ -23,6 +23,10 @@ pub(crate) fn analyse(environment: &Environment, expr: &Expr, checked: &Checked)
     Analysis { reads: walker.reads, lazy_reads, result }
 }
 
+fn is_null(expr: &Expr) -> bool {
+    matches!(expr.kind, ExprKind::Literal(Value::Null))
+}
+
 struct Walker<'e> {
     environment: &'e Environment,
     checked: &'e Checked,
@@ -202,6 +206,14 @@ impl Walker<'_> {
                 let mut either = self.walk(yes);
                 either.join(self.walk(no));
                 either
+            }
+            // Whether a value is null is a matter of its type.
+            ("_==_" | "_!=_", [one, other]) if [one, other].iter().any(|side| is_null(side)) => {
+                for side in [one, other] {
+                    let value = self.walk(side);
+                    self.see(&value);
+                }
+                Abstract::default()
             }
             ("_+_" | "or" | "orValue", [one, other]) => {
                 let mut both = self.walk(one);

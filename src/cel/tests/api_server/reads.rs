@@ -89,6 +89,7 @@ fn read_sets_are_precise_for_usual_expressions() {
         ("variables.names.exists(n, n == 'a')", "spec.containers.*.name", ""),
         ("variables == variables", "spec.containers spec.containers.*.name", ""),
         ("object == oldObject", "", ""),
+        ("object == null || null != object.spec.replicas", "", "spec spec.replicas"),
     ] {
         let mut environment = Environment::admission(true);
         environment.add_variable("containers", "object.spec.containers").unwrap();
