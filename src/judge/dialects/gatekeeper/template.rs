@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{GatekeeperEngine, annotations, document::GatekeeperDocument, schema::Schema};
+use super::{annotations, document::GatekeeperDocument, engine::GatekeeperEngine, schema::Schema};
 use crate::{
     judge::{
         dialects::{cel::policy::AdmissionPolicy, trivy},
