@@ -32,6 +32,8 @@ pub(crate) mod modules;
 mod ownership;
 pub mod parameters;
 pub mod policy;
+mod policy_annotations;
+pub(crate) mod policy_document;
 pub mod profile;
 pub mod reads;
 pub(crate) mod resource_match;

@@ -5,10 +5,8 @@
 //! Constraints, so that libraries of templates cannot conflict, and a policy for each Constraint. What Gatekeeper would
 //! refuse is refused here, with its location in the file.
 
-pub(crate) mod annotations;
 mod config;
 pub(crate) mod constraint;
-pub(crate) mod document;
 mod engine;
 pub(crate) mod expressions;
 pub(crate) mod matching;
@@ -19,14 +17,14 @@ pub(crate) mod template;
 use std::{collections::BTreeSet, path::Path};
 
 pub use self::engine::GatekeeperEngine;
+use self::template::ENTRY;
 pub(crate) use self::{config::Config, constraint::EnforcementPoint};
-use self::{
-    document::{GatekeeperDocument, warning},
-    template::ENTRY,
-};
 use super::conftest;
 use crate::{
-    judge::dialect::{Dialect, DialectDescription, InputForm, SingleRule},
+    judge::{
+        dialect::{Dialect, DialectDescription, InputForm, SingleRule},
+        policy_document::{self, PolicyDocument, warning},
+    },
     rego::{File, Problem},
 };
 
@@ -44,8 +42,8 @@ pub(crate) const DIALECT: Dialect = Dialect(&DialectDescription {
 /// The Gatekeeper objects among the policies, before compilation.
 #[derive(Default)]
 pub(crate) struct TemplateLibrary<'f> {
-    pub(crate) templates: Vec<GatekeeperDocument<'f>>,
-    pub(crate) constraints: Vec<GatekeeperDocument<'f>>,
+    pub(crate) templates: Vec<PolicyDocument<'f>>,
+    pub(crate) constraints: Vec<PolicyDocument<'f>>,
     pub(crate) config: Config,
     /// Whether a `Config` in the added files is ignored.
     pub(crate) ignores_config: bool,
@@ -63,15 +61,15 @@ impl<'f> TemplateLibrary<'f> {
         if !file.text.contains("gatekeeper.sh/") {
             return false;
         }
-        let documents = match document::read(file) {
+        let documents = match policy_document::read(file) {
             Ok(documents) => documents,
             Err(problem) => {
                 problems.push(problem);
                 return true;
             }
         };
-        let documents: Vec<GatekeeperDocument<'f>> =
-            documents.into_iter().map(|node| GatekeeperDocument { file, node, example }).collect();
+        let documents: Vec<PolicyDocument<'f>> =
+            documents.into_iter().map(|node| PolicyDocument { file, node, example }).collect();
         if !documents.iter().any(|document| document.type_of().0.ends_with(".gatekeeper.sh")) {
             return false;
         }

@@ -15,7 +15,6 @@ use crate::{
         dialects::gatekeeper::{
             self, Config, EnforcementPoint, TemplateLibrary,
             constraint::{self, BoundTemplate, Constraint, ReadConstraint},
-            document::{GatekeeperDocument, warning},
             expressions,
             template::{self, ENTRY, Template},
         },
@@ -23,6 +22,7 @@ use crate::{
         load_options::LoadOptions,
         metadata::Metadata,
         policy::Policy,
+        policy_document::{PolicyDocument, warning},
         reads::{Matches, Projection},
         rule::{RuleDefinition, RuleDescriptors},
         unit::{Unit, UnitForm},
@@ -52,7 +52,7 @@ pub(crate) fn load(
     problems: &mut Vec<Problem>,
 ) -> LoadedTemplates {
     let mut loaded = LoadedTemplates { config: library.config, ..LoadedTemplates::default() };
-    let mut constraints: BTreeMap<String, Vec<GatekeeperDocument<'_>>> = BTreeMap::new();
+    let mut constraints: BTreeMap<String, Vec<PolicyDocument<'_>>> = BTreeMap::new();
     for document in distinct(library.constraints, problems) {
         constraints.entry(document.kind().to_owned()).or_default().push(document);
     }
@@ -83,9 +83,9 @@ pub(crate) fn load(
 }
 
 /// Removes exact duplicates; two different definitions of one object are a problem.
-fn distinct<'f>(documents: Vec<GatekeeperDocument<'f>>, problems: &mut Vec<Problem>) -> Vec<GatekeeperDocument<'f>> {
+fn distinct<'f>(documents: Vec<PolicyDocument<'f>>, problems: &mut Vec<Problem>) -> Vec<PolicyDocument<'f>> {
     let mut first: HashMap<(String, String), usize> = HashMap::new();
-    let mut kept: Vec<GatekeeperDocument<'f>> = Vec::new();
+    let mut kept: Vec<PolicyDocument<'f>> = Vec::new();
     for document in documents {
         let key = (document.kind().to_owned(), document.name().to_lowercase());
         match first.get(&key).map(|index| &kept[*index]) {
@@ -114,9 +114,9 @@ impl LoadedTemplates {
     /// Compiles one template and binds its Constraints to it.
     fn template(
         &mut self,
-        document: &GatekeeperDocument<'_>,
+        document: &PolicyDocument<'_>,
         template: &Template,
-        constraints: Vec<GatekeeperDocument<'_>>,
+        constraints: Vec<PolicyDocument<'_>>,
         (limits, point): (&Limits, EnforcementPoint),
         problems: &mut Vec<Problem>,
     ) {
@@ -159,9 +159,9 @@ impl LoadedTemplates {
     /// Compiles one template whose code is CEL, and binds its Constraints to it.
     fn cel_template(
         &mut self,
-        document: &GatekeeperDocument<'_>,
+        document: &PolicyDocument<'_>,
         template: Template,
-        constraints: Vec<GatekeeperDocument<'_>>,
+        constraints: Vec<PolicyDocument<'_>>,
         (limits, point): (&Limits, EnforcementPoint),
         problems: &mut Vec<Problem>,
     ) {
@@ -179,7 +179,7 @@ impl LoadedTemplates {
         }
     }
 
-    fn report_unused(&mut self, document: &GatekeeperDocument<'_>, problems: &mut Vec<Problem>) {
+    fn report_unused(&mut self, document: &PolicyDocument<'_>, problems: &mut Vec<Problem>) {
         let reason = "no Constraint uses it";
         problems.push(warning(document.whole(format!("{} has no effect: {reason}", document.label()))));
         self.unjudged.push(document.unjudged(reason));
@@ -188,7 +188,7 @@ impl LoadedTemplates {
     /// Reads the Constraints of a template; returns those that are evaluated.
     fn constraints(
         &mut self,
-        constraints: Vec<GatekeeperDocument<'_>>,
+        constraints: Vec<PolicyDocument<'_>>,
         template: &Template,
         of_rule: &Metadata,
         point: EnforcementPoint,
@@ -214,7 +214,7 @@ impl LoadedTemplates {
         &mut self,
         own: &Policy,
         mut unit: Unit,
-        document: &GatekeeperDocument<'_>,
+        document: &PolicyDocument<'_>,
         template: &Template,
         mut constraints: Vec<Constraint>,
     ) {

@@ -9,7 +9,7 @@ use std::{
 use regorus::Value;
 
 use crate::{
-    judge::dialects::gatekeeper::document,
+    judge::policy_document,
     model::object::Object,
     rego::{File, Form, analysis::yaml::YamlNode, value},
     source::{
@@ -59,7 +59,7 @@ pub(super) fn read(path: &Path) -> Result<Vec<YamlNode>, String> {
     let text = fs::read_to_string(path).map_err(|why| format!("{}: cannot be read: {why}", path.display()))?;
     let text = text.strip_prefix('\u{feff}').map(str::to_owned).unwrap_or(text);
     let file = File::new(path.to_string_lossy().into(), Form::Yaml, text);
-    document::read(&file).map_err(|problem| problem.to_string())
+    policy_document::read(&file).map_err(|problem| problem.to_string())
 }
 
 /// Reads the only document of a file.

@@ -1,13 +1,13 @@
 //! The documents of the policy files that are admission policies or their bindings.
 
-use super::super::gatekeeper::document::{self, GatekeeperDocument, warning};
+pub(super) use crate::judge::policy_document::PolicyDocument;
 use crate::{
-    judge::unjudged::Unjudged,
+    judge::{
+        policy_document::{self, warning},
+        unjudged::Unjudged,
+    },
     rego::{File, Problem},
 };
-
-/// A document of a policy file, with its position.
-pub(super) type PolicyDocument<'f> = GatekeeperDocument<'f>;
 
 /// The API group of admission policies.
 pub(super) const GROUP: &str = "admissionregistration.k8s.io";
@@ -31,7 +31,7 @@ impl<'f> AdmissionLibrary<'f> {
         if !file.text.contains(GROUP) || !file.text.contains("AdmissionPolicy") {
             return false;
         }
-        let documents = match document::read(file) {
+        let documents = match policy_document::read(file) {
             Ok(documents) => documents,
             Err(problem) => {
                 problems.push(problem);

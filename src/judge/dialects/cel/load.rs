@@ -11,10 +11,7 @@ use super::{
 };
 use crate::{
     judge::{
-        dialects::gatekeeper::{annotations, document::warning},
-        metadata::Metadata,
-        policy::Policy,
-        reads::Projection,
+        metadata::Metadata, policy::Policy, policy_annotations, policy_document::warning, reads::Projection,
         unjudged::Unjudged,
     },
     model::verdict::Source,
@@ -100,9 +97,9 @@ impl LoadedPolicies {
             return;
         }
         report_unknown(document, &policy, problems);
-        let own = annotations::read(document, problems);
+        let own = policy_annotations::read(document, problems);
         for binding in bindings {
-            let metadata = annotations::read(binding, problems).or(&own);
+            let metadata = policy_annotations::read(binding, problems).or(&own);
             match binding::read(binding, &policy, metadata, problems) {
                 Some(ReadBinding::Evaluated(bound)) => self.bind(*bound, binding),
                 Some(ReadBinding::NotApplicable(reason)) => self.left_out.push(binding.unjudged(reason)),

@@ -5,8 +5,6 @@ use std::sync::Arc;
 use regorus::Value;
 
 use super::{
-    annotations,
-    document::{GatekeeperDocument, warning},
     expressions::ConstraintExpressions,
     matching::{ConstraintMatch, is_subdomain},
     template::{BlockScalar, Template},
@@ -17,6 +15,8 @@ use crate::{
         dialects::cel::binding::BoundPolicy,
         excusable::Excusability,
         metadata::Metadata,
+        policy_annotations,
+        policy_document::{PolicyDocument, warning},
         rule::{Rule, RuleDescriptors},
     },
     model::{
@@ -86,7 +86,7 @@ pub(crate) enum ReadConstraint {
 
 /// Reads a Constraint of a template; `None` if it is refused. Its problems are added to `problems`.
 pub(crate) fn read(
-    document: &mut GatekeeperDocument<'_>,
+    document: &mut PolicyDocument<'_>,
     template: &Template,
     of_rule: &Metadata,
     point: EnforcementPoint,
@@ -115,7 +115,7 @@ pub(crate) fn read(
             "source: Generated matches only objects that Gatekeeper's expansion generates",
         ));
     }
-    let metadata = annotations::read(document, problems).or(&template.metadata).or(of_rule);
+    let metadata = policy_annotations::read(document, problems).or(&template.metadata).or(of_rule);
     let expressions = template.expressions.as_ref();
     let expressions =
         expressions.map(|policy| Arc::new(ConstraintExpressions::new(document, policy, metadata.clone(), outcome)));
@@ -142,7 +142,7 @@ pub(crate) fn read(
 }
 
 /// Checks the name, the version and the parameters of a Constraint.
-fn is_valid(document: &GatekeeperDocument<'_>, template: &Template, problems: &mut Vec<Problem>) -> bool {
+fn is_valid(document: &PolicyDocument<'_>, template: &Template, problems: &mut Vec<Problem>) -> bool {
     let before = problems.len();
     let name = document.name();
     let label = document.label();
@@ -163,7 +163,7 @@ fn is_valid(document: &GatekeeperDocument<'_>, template: &Template, problems: &m
 }
 
 /// Returns the outcome of violations; `None` if no action is given for this enforcement point.
-fn action(document: &GatekeeperDocument<'_>, point: EnforcementPoint) -> Result<Option<Outcome>, Problem> {
+fn action(document: &PolicyDocument<'_>, point: EnforcementPoint) -> Result<Option<Outcome>, Problem> {
     let spec = document.node.get("spec");
     let enforcement = spec.get("enforcementAction");
     match enforcement.text() {
@@ -194,7 +194,7 @@ fn action(document: &GatekeeperDocument<'_>, point: EnforcementPoint) -> Result<
     }
 }
 
-fn unknown_action(document: &GatekeeperDocument<'_>, node: &YamlNode) -> Problem {
+fn unknown_action(document: &PolicyDocument<'_>, node: &YamlNode) -> Problem {
     let message = format!("{}: unknown action {}", document.label(), node.json());
     document.problem(node, message).help("use deny, warn, dryrun or scoped")
 }

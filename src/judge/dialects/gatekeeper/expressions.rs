@@ -12,7 +12,7 @@ use kaudit_cel::{Environment, PER_EXPRESSION};
 use serde::Deserialize;
 use serde_json::Value as Json;
 
-use super::{document::GatekeeperDocument, template};
+use super::template;
 use crate::{
     judge::{
         dialects::cel::{
@@ -21,6 +21,7 @@ use crate::{
             policy::{AdmissionPolicy, Compiler, NamedExpression},
         },
         metadata::Metadata,
+        policy_document::PolicyDocument,
     },
     model::verdict::Outcome,
     rego::{Problem, analysis::yaml::YamlNode},
@@ -63,7 +64,7 @@ pub(crate) struct ConstraintExpressions {
 impl ConstraintExpressions {
     /// Joins the expressions of a template with a Constraint.
     pub(super) fn new(
-        document: &GatekeeperDocument<'_>,
+        document: &PolicyDocument<'_>,
         policy: &Arc<AdmissionPolicy>,
         metadata: Metadata,
         outcome: Outcome,
@@ -76,7 +77,7 @@ impl ConstraintExpressions {
 
 /// Compiles the expressions of a template; `None` if it is refused, with the reasons added to `problems`.
 pub(crate) fn compile(
-    document: &GatekeeperDocument<'_>,
+    document: &PolicyDocument<'_>,
     kind: &Arc<str>,
     problems: &mut Vec<Problem>,
 ) -> Option<AdmissionPolicy> {

@@ -2,11 +2,13 @@
 
 use std::sync::Arc;
 
-use super::{annotations, document::GatekeeperDocument, engine::GatekeeperEngine, schema::Schema};
+use super::{engine::GatekeeperEngine, schema::Schema};
 use crate::{
     judge::{
         dialects::{cel::policy::AdmissionPolicy, trivy},
         metadata::Metadata,
+        policy_annotations,
+        policy_document::PolicyDocument,
     },
     rego::{
         Declared, File, Form, Problem, Version,
@@ -64,7 +66,7 @@ pub(crate) fn column(blocks: &[BlockScalar], line: u32, column: u32) -> u32 {
 /// # Errors
 /// Returns the problem of an invalid template, which Gatekeeper would also refuse.
 pub(crate) fn read(
-    document: &GatekeeperDocument<'_>,
+    document: &PolicyDocument<'_>,
     preferred: GatekeeperEngine,
     problems: &mut Vec<Problem>,
 ) -> Result<Template, Problem> {
@@ -77,7 +79,7 @@ pub(crate) fn read(
         line: node.at.line,
         blocks: Vec::new(),
         schema: Schema::new(node.at(&["spec", "crd", "spec", "validation"]), legacy),
-        metadata: annotations::read(document, problems),
+        metadata: policy_annotations::read(document, problems),
         is_cel: engine(target, CEL).is_some() && (preferred == GatekeeperEngine::Cel || !has_rego(target)),
         expressions: None,
     };
@@ -93,7 +95,7 @@ pub(crate) fn read(
 }
 
 /// Returns the kind of a template's Constraints, and its only target.
-fn identity<'n>(document: &'n GatekeeperDocument<'_>) -> Result<(&'n str, &'n YamlNode), Problem> {
+fn identity<'n>(document: &'n PolicyDocument<'_>) -> Result<(&'n str, &'n YamlNode), Problem> {
     let node = &document.node;
     let name = node.at(&["metadata", "name"]);
     let kind = node.at(&["spec", "crd", "spec", "names", "kind"]).text().unwrap_or_default();
@@ -124,7 +126,7 @@ fn engine<'n>(target: &'n YamlNode, wanted: &str) -> Option<&'n YamlNode> {
 }
 
 /// Returns the node with the expressions of a template; `None` if it has none.
-pub(super) fn expressions<'n>(document: &'n GatekeeperDocument<'_>) -> Option<&'n YamlNode> {
+pub(super) fn expressions<'n>(document: &'n PolicyDocument<'_>) -> Option<&'n YamlNode> {
     let target = document.node.at(&["spec", "targets"]).items().first()?;
     Some(engine(target, CEL)?.get("source"))
 }
@@ -140,7 +142,7 @@ fn has_rego(target: &YamlNode) -> bool {
 
 /// Returns the node with `rego` and `libs`, and their version.
 fn source<'n>(
-    document: &GatekeeperDocument<'_>,
+    document: &PolicyDocument<'_>,
     kind: &str,
     target: &'n YamlNode,
 ) -> Result<(&'n YamlNode, Version), Problem> {
@@ -167,7 +169,7 @@ fn source<'n>(
 impl Template {
     /// Adds a module, padded so that its line numbers are those of the file and every problem and result refers to the
     /// right line.
-    fn add(&mut self, document: &GatekeeperDocument<'_>, node: &YamlNode, part: &str, version: Version) {
+    fn add(&mut self, document: &PolicyDocument<'_>, node: &YamlNode, part: &str, version: Version) {
         let text = node.text().unwrap_or_default();
         let entry = self.modules.is_empty();
         let block = block(&document.file.text, node);

@@ -1,12 +1,14 @@
-//! Reads annotations of templates and Constraints as metadata: those of Gatekeeper's library, and our own.
+//! Reads annotations of policies that are Kubernetes objects as metadata: those of Gatekeeper's library, and our own.
 
 use std::sync::Arc;
 
 use serde_json::Map;
 
-use super::document::{GatekeeperDocument, warning};
+use super::{
+    metadata::{Metadata, RelatedResource},
+    policy_document::{PolicyDocument, warning},
+};
 use crate::{
-    judge::metadata::{Metadata, RelatedResource},
     model::verdict::{RuleInfo, Severity},
     rego::{Problem, analysis::yaml::YamlNode},
 };
@@ -15,7 +17,7 @@ use crate::{
 const OWN: &str = "policy.kaudit.dev/";
 
 /// Reads title, description, severity, id, category and links. An unknown severity is a warning.
-pub(crate) fn read(document: &GatekeeperDocument<'_>, problems: &mut Vec<Problem>) -> Metadata {
+pub(crate) fn read(document: &PolicyDocument<'_>, problems: &mut Vec<Problem>) -> Metadata {
     let metadata = document.node.get("metadata");
     let annotation = |name: &str| metadata.get("annotations").get(name).text();
     let own = |name: &str| annotation(&format!("{OWN}{name}"));

@@ -1,4 +1,4 @@
-//! A Gatekeeper object among the policies, and how its problems and positions are reported.
+//! A policy that is a Kubernetes object, such as a Gatekeeper template, and how its problems and positions are reported.
 
 use std::sync::Arc;
 
@@ -15,14 +15,14 @@ use crate::{
 };
 
 /// One document of a file.
-pub(crate) struct GatekeeperDocument<'f> {
+pub(crate) struct PolicyDocument<'f> {
     pub(crate) file: &'f File,
     pub(crate) node: YamlNode,
     /// Whether the same directory or one above contains a test suite.
     pub(crate) example: bool,
 }
 
-impl GatekeeperDocument<'_> {
+impl PolicyDocument<'_> {
     pub(crate) fn name(&self) -> &str {
         self.node.at(&["metadata", "name"]).text().unwrap_or_default()
     }
