@@ -19,6 +19,22 @@ use crate::{
     rego::Limits,
 };
 
+/// The options of Gatekeeper templates.
+#[derive(Debug, Clone, Args)]
+pub struct GatekeeperArgs {
+    /// Evaluate this code of Gatekeeper templates that have both CEL and Rego; cel is what Gatekeeper uses
+    #[arg(
+        long,
+        env = "KAUDIT_GATEKEEPER_ENGINE",
+        value_enum,
+        ignore_case = true,
+        value_name = "rego|cel",
+        hide_possible_values = true,
+        default_value_t
+    )]
+    pub gatekeeper_engine: GatekeeperEngine,
+}
+
 /// The sources of the policies.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Policies")]
@@ -61,17 +77,9 @@ pub struct ReadingArgs {
     #[arg(long, env = "KAUDIT_PROFILE", value_enum, ignore_case = true, value_name = "PROFILE", default_value_t)]
     pub profile: Profile,
 
-    /// Evaluate this code of Gatekeeper templates that have both CEL and Rego; cel is what Gatekeeper uses
-    #[arg(
-        long,
-        env = "KAUDIT_GATEKEEPER_ENGINE",
-        value_enum,
-        ignore_case = true,
-        value_name = "rego|cel",
-        hide_possible_values = true,
-        default_value_t
-    )]
-    pub gatekeeper_engine: GatekeeperEngine,
+    /// The options of Gatekeeper templates.
+    #[command(flatten)]
+    pub gatekeeper: GatekeeperArgs,
 
     /// Settings of rules, in YAML: {IMG-01: off, 'images/*': {severity: low, namespaces: [shop-*]}}; values of a rule's
     /// parameters, which kaudit policies lists, are keys beside these; in the --config file a mapping
@@ -107,7 +115,7 @@ impl ReadingArgs {
             frameworks: self.framework.clone(),
             rules,
             profile: self.profile,
-            gatekeeper_engine: self.gatekeeper_engine,
+            gatekeeper_engine: self.gatekeeper.gatekeeper_engine,
             ..LoadOptions::default()
         }
     }

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum, builder::BoolishValueParser};
 
-use super::{filter::TestFilter, logging::LogArgs, values};
-use crate::judge::{dialects::gatekeeper::GatekeeperEngine, sources::PolicySource};
+use super::{filter::TestFilter, logging::LogArgs, policies::GatekeeperArgs, values};
+use crate::judge::sources::PolicySource;
 
 pub(super) const AFTER_HELP: &str = "\
 EXIT CODES:
@@ -42,17 +42,9 @@ pub struct TestArgs {
     #[arg(short, long, value_name = "REGEX", env = "KAUDIT_TEST_RUN", value_parser = TestFilter::parse)]
     pub run: Option<TestFilter>,
 
-    /// Evaluate this code of Gatekeeper templates that have both CEL and Rego; cel is what Gatekeeper uses
-    #[arg(
-        long,
-        env = "KAUDIT_GATEKEEPER_ENGINE",
-        value_enum,
-        ignore_case = true,
-        value_name = "rego|cel",
-        hide_possible_values = true,
-        default_value_t
-    )]
-    pub gatekeeper_engine: GatekeeperEngine,
+    /// The options of Gatekeeper templates.
+    #[command(flatten)]
+    pub gatekeeper: GatekeeperArgs,
 
     /// Write results in this format
     #[arg(

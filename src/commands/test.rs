@@ -36,7 +36,7 @@ use crate::{
 /// If no test could run. The message says what to do; the exit code is 2.
 pub fn run(options: &TestArgs) -> anyhow::Result<u8> {
     let limits = Limits { evaluation: options.timeout, ..Limits::default() };
-    let load_options = LoadOptions { gatekeeper_engine: options.gatekeeper_engine, ..limits.into() };
+    let load_options = LoadOptions { gatekeeper_engine: options.gatekeeper.gatekeeper_engine, ..limits.into() };
     let tested = tested::load(&files(&options.sources)?, &limits)?;
     let filter = options.run.clone().unwrap_or_default();
     let mut problems = tested.problems.clone();

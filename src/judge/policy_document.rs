@@ -74,6 +74,27 @@ impl PolicyDocument<'_> {
     }
 }
 
+/// Reads the documents of a file of a dialect, whose problem is added to `problems` if it cannot be read; `None` if no document
+/// is of the dialect. `example` is whether the file belongs to a test suite.
+pub(crate) fn of_dialect<'f>(
+    file: &'f File,
+    example: bool,
+    is_own: impl Fn(&PolicyDocument<'f>) -> bool,
+    problems: &mut Vec<Problem>,
+) -> Option<Vec<PolicyDocument<'f>>> {
+    match read(file) {
+        Ok(nodes) => {
+            let documents = nodes.into_iter().map(|node| PolicyDocument { file, node, example });
+            let documents: Vec<PolicyDocument<'f>> = documents.collect();
+            documents.iter().any(is_own).then_some(documents)
+        }
+        Err(problem) => {
+            problems.push(problem);
+            Some(Vec::new())
+        }
+    }
+}
+
 /// Reads all documents of a file, and the items of `List`s separately. Empty documents are skipped.
 ///
 /// # Errors

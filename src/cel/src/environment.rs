@@ -259,7 +259,7 @@ impl Environment {
     }
 }
 
-/// Returns the type that a name stands for in expressions such as `type(x) == int`.
+/// Returns the type that a name means in expressions such as `type(x) == int`.
 pub(crate) fn named_type(name: &str) -> Option<Type> {
     let param = |name: &str| Type::Param(name.into());
     Some(match name {

@@ -61,18 +61,8 @@ impl<'f> TemplateLibrary<'f> {
         if !file.text.contains("gatekeeper.sh/") {
             return false;
         }
-        let documents = match policy_document::read(file) {
-            Ok(documents) => documents,
-            Err(problem) => {
-                problems.push(problem);
-                return true;
-            }
-        };
-        let documents: Vec<PolicyDocument<'f>> =
-            documents.into_iter().map(|node| PolicyDocument { file, node, example }).collect();
-        if !documents.iter().any(|document| document.type_of().0.ends_with(".gatekeeper.sh")) {
-            return false;
-        }
+        let is_own = |document: &PolicyDocument<'_>| document.type_of().0.ends_with(".gatekeeper.sh");
+        let Some(documents) = policy_document::of_dialect(file, example, is_own, problems) else { return false };
         for document in documents {
             match document.type_of() {
                 ("templates.gatekeeper.sh", "ConstraintTemplate") => self.templates.push(document),

@@ -153,21 +153,28 @@ fn join<'v>(values: &[Value<'v>], separator: &str) -> Evaluated<'v> {
     Ok(Value::from(joined))
 }
 
+/// Returns the letter after the backslash of a character that has an escape of its own, in CEL and in Go.
+fn escape(c: char) -> Option<char> {
+    Some(match c {
+        '"' | '\\' => c,
+        '\u{7}' => 'a',
+        '\u{8}' => 'b',
+        '\u{c}' => 'f',
+        '\n' => 'n',
+        '\r' => 'r',
+        '\t' => 't',
+        '\u{b}' => 'v',
+        _ => return None,
+    })
+}
+
 fn quote(text: &str) -> String {
     let mut quoted = String::with_capacity(text.len() + 2);
     quoted.push('"');
     for c in text.chars() {
-        match c {
-            '\u{7}' => quoted.push_str("\\a"),
-            '\u{8}' => quoted.push_str("\\b"),
-            '\u{c}' => quoted.push_str("\\f"),
-            '\n' => quoted.push_str("\\n"),
-            '\r' => quoted.push_str("\\r"),
-            '\t' => quoted.push_str("\\t"),
-            '\u{b}' => quoted.push_str("\\v"),
-            '\\' => quoted.push_str("\\\\"),
-            '"' => quoted.push_str("\\\""),
-            c => quoted.push(c),
+        match escape(c) {
+            Some(letter) => quoted.extend(['\\', letter]),
+            None => quoted.push(c),
         }
     }
     quoted.push('"');
@@ -178,18 +185,11 @@ fn quote(text: &str) -> String {
 pub(super) fn go_quoted(text: &str) -> String {
     let mut quoted = String::from("\"");
     for c in text.chars() {
-        match c {
-            '"' | '\\' => quoted.extend(['\\', c]),
-            '\u{7}' => quoted.push_str("\\a"),
-            '\u{8}' => quoted.push_str("\\b"),
-            '\u{c}' => quoted.push_str("\\f"),
-            '\n' => quoted.push_str("\\n"),
-            '\r' => quoted.push_str("\\r"),
-            '\t' => quoted.push_str("\\t"),
-            '\u{b}' => quoted.push_str("\\v"),
-            c if (c as u32) < 0x20 || c as u32 == 0x7f => quoted.extend(format!("\\x{:02x}", c as u32).chars()),
-            c if c.is_control() => quoted.extend(format!("\\u{:04x}", c as u32).chars()),
-            c => quoted.push(c),
+        match escape(c) {
+            Some(letter) => quoted.extend(['\\', letter]),
+            None if c.is_ascii_control() => quoted.extend(format!("\\x{:02x}", c as u32).chars()),
+            None if c.is_control() => quoted.extend(format!("\\u{:04x}", c as u32).chars()),
+            None => quoted.push(c),
         }
     }
     quoted.push('"');

@@ -31,18 +31,7 @@ impl<'f> AdmissionLibrary<'f> {
         if !file.text.contains(GROUP) || !file.text.contains("AdmissionPolicy") {
             return false;
         }
-        let documents = match policy_document::read(file) {
-            Ok(documents) => documents,
-            Err(problem) => {
-                problems.push(problem);
-                return true;
-            }
-        };
-        let documents: Vec<PolicyDocument<'f>> =
-            documents.into_iter().map(|node| PolicyDocument { file, node, example }).collect();
-        if !documents.iter().any(is_policy) {
-            return false;
-        }
+        let Some(documents) = policy_document::of_dialect(file, example, is_policy, problems) else { return false };
         for document in documents {
             match document.kind() {
                 _ if !is_policy(&document) => {
