@@ -27,19 +27,19 @@ struct Plan {
     objects: Vec<Value>,
     params: Vec<Value>,
     differences: BTreeMap<String, String>,
-    cases: Vec<Case>,
+    cases: Vec<AdmissionCase>,
 }
 
 /// A policy with its bindings.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Case {
+struct AdmissionCase {
     name: String,
     bindings: BTreeMap<String, Value>,
     spec: Value,
 }
 
-impl Case {
+impl AdmissionCase {
     /// Returns the policy and the bindings as manifests.
     fn manifests(&self) -> Vec<Value> {
         let policy = policy(&self.name, &self.spec);
@@ -58,7 +58,7 @@ impl Case {
     }
 }
 
-impl Case {
+impl AdmissionCase {
     /// Whether a message is the error of an audit annotation.
     fn is_of_annotation(&self, message: &str) -> bool {
         let annotations = self.spec["auditAnnotations"].as_array().into_iter().flatten();
@@ -142,7 +142,7 @@ async fn ask(client: &Client, case: &str, object: &Value) -> Decision {
 }
 
 /// Returns kaudit's decisions by kind, namespace and name of the object.
-fn decisions(result: &Value, case: &Case) -> BTreeMap<[String; 3], Decision> {
+fn decisions(result: &Value, case: &AdmissionCase) -> BTreeMap<[String; 3], Decision> {
     let mut decisions: BTreeMap<[String; 3], Decision> = BTreeMap::new();
     for entry in result["results"].as_array().unwrap().iter().filter(|entry| entry["policy"] == case.name) {
         let text = |pointer: &str| entry.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned();
@@ -165,7 +165,7 @@ fn decisions(result: &Value, case: &Case) -> BTreeMap<[String; 3], Decision> {
 }
 
 /// Installs the policies of a case, and a policy that shows when the server has read them.
-async fn install(plane: &ControlPlane, client: &Client, case: &Case, round: usize) -> Vec<Value> {
+async fn install(plane: &ControlPlane, client: &Client, case: &AdmissionCase, round: usize) -> Vec<Value> {
     let round = format!("{SENTINEL}-{round}");
     let rules = json!([{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["configmaps"],
         "resourceNames": [SENTINEL]}]);

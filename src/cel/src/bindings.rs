@@ -11,8 +11,8 @@ use crate::{
     budget::Meter,
     environment::{Environment, Root},
     error::{EvalError, failed},
-    machine::{Evaluated, Machine},
-    value::Value,
+    machine::{CelMachine, EvaluatedValue},
+    value::CelValue,
 };
 
 /// The values of variables for one object. Variables of the policy are evaluated when an expression first reads them,
@@ -20,7 +20,7 @@ use crate::{
 pub struct Bindings<'v> {
     environment: &'v Environment,
     values: [Option<&'v Json>; 5],
-    variables: Mutex<Vec<Option<Evaluated<'v>>>>,
+    variables: Mutex<Vec<Option<EvaluatedValue<'v>>>>,
     /// The cost of variables since it was last taken.
     cost: AtomicU64,
 }
@@ -51,7 +51,7 @@ impl<'v> Bindings<'v> {
     }
 
     /// Returns the value of a variable of the policy; `None` if there is none with this name.
-    pub(crate) fn variable(&self, name: &str, meter: &mut Meter) -> Result<Option<Value<'v>>, EvalError> {
+    pub(crate) fn variable(&self, name: &str, meter: &mut Meter) -> Result<Option<CelValue<'v>>, EvalError> {
         let Some(index) = self.environment.variables().iter().position(|variable| &*variable.name == name) else {
             return Ok(None);
         };
@@ -60,7 +60,7 @@ impl<'v> Bindings<'v> {
             return known.map(Some);
         }
         let program = &*self.environment.variables()[index].program;
-        let mut machine = Machine::new(self, program.slots(), meter.for_variable());
+        let mut machine = CelMachine::new(self, program.slots(), meter.for_variable());
         let value = match machine.eval(program.node()) {
             Err(error @ (EvalError::Deadline | EvalError::TooLarge)) => return Err(error),
             Err(error) => failed(format!("composited variable {name:?} fails to evaluate: {error}")),

@@ -5,15 +5,15 @@ mod validators;
 
 use std::sync::Arc;
 
-use self::unify::Unifier;
+use self::unify::TypeUnifier;
 use crate::{
-    ast::{Call, Element, Entry, Expr, ExprKind, Fold, Select},
-    declarations::{self, Function, Overload},
-    environment::{Environment, FieldType},
+    ast::{CallExpr, CelExpr, CelExprKind, FoldExpr, ListElement, MapEntry, Select},
+    declarations::{self, DeclaredFunction, FunctionOverload},
+    environment::{DeclaredFieldType, Environment},
     error::CompileError,
     parse::Parsed,
-    types::Type,
-    value::Value,
+    types::CelType,
+    value::CelValue,
 };
 
 /// What an expression refers to.
@@ -26,12 +26,12 @@ pub(crate) enum Reference {
     /// The name of a type.
     TypeName(Arc<str>),
     /// A function, and the overloads that the arguments may have.
-    Function { function: &'static Function, overloads: Vec<&'static Overload> },
+    Function { function: &'static DeclaredFunction, overloads: Vec<&'static FunctionOverload> },
 }
 
 /// Types and references by the ids of expressions.
-pub(crate) struct Checked {
-    pub(crate) types: Vec<Type>,
+pub(crate) struct CheckedExpression {
+    pub(crate) types: Vec<CelType>,
     pub(crate) references: Vec<Reference>,
 }
 
@@ -39,23 +39,27 @@ pub(crate) struct Checked {
 ///
 /// # Errors
 /// All problems with their positions.
-pub(crate) fn check(environment: &Environment, source: &str, parsed: &Parsed) -> Result<Checked, CompileError> {
-    let mut checker = Checker {
+pub(crate) fn check(
+    environment: &Environment,
+    source: &str,
+    parsed: &Parsed,
+) -> Result<CheckedExpression, CompileError> {
+    let mut checker = TypeChecker {
         environment,
         source,
-        types: vec![Type::Error; parsed.count],
+        types: vec![CelType::Error; parsed.count],
         references: vec![Reference::Nothing; parsed.count],
-        unifier: Unifier::default(),
+        unifier: TypeUnifier::default(),
         scopes: Vec::new(),
         problems: Vec::new(),
     };
     checker.check(&parsed.expr);
-    let Checker { types, references, unifier, problems, .. } = checker;
+    let TypeChecker { types, references, unifier, problems, .. } = checker;
     if let Some(problem) = CompileError::joined(problems) {
         return Err(problem);
     }
     let types = types.iter().map(|found| unifier.substitute(found, true)).collect();
-    let result = Checked { types, references };
+    let result = CheckedExpression { types, references };
     match CompileError::joined(validators::validate(source, &parsed.expr, &result)) {
         Some(problem) => Err(problem),
         None => Ok(result),
@@ -72,105 +76,105 @@ pub(crate) fn position(source: &str, offset: usize) -> (usize, usize) {
 }
 
 /// Returns a problem at an expression.
-fn problem(source: &str, at: &Expr, message: String) -> CompileError {
+fn problem(source: &str, at: &CelExpr, message: String) -> CompileError {
     let (line, column) = position(source, at.offset);
     CompileError { line, column, message, more: Vec::new() }
 }
 
-struct Checker<'e> {
+struct TypeChecker<'e> {
     environment: &'e Environment,
     source: &'e str,
-    types: Vec<Type>,
+    types: Vec<CelType>,
     references: Vec<Reference>,
-    unifier: Unifier,
+    unifier: TypeUnifier,
     /// Variables of comprehensions, the innermost last.
-    scopes: Vec<(Arc<str>, Type)>,
+    scopes: Vec<(Arc<str>, CelType)>,
     problems: Vec<CompileError>,
 }
 
-impl Checker<'_> {
-    fn refuse(&mut self, at: &Expr, message: String) {
+impl TypeChecker<'_> {
+    fn refuse(&mut self, at: &CelExpr, message: String) {
         self.problems.push(problem(self.source, at, message));
     }
 
-    fn type_of(&self, expr: &Expr) -> Type {
+    fn type_of(&self, expr: &CelExpr) -> CelType {
         self.types[expr.id].clone()
     }
 
-    fn check(&mut self, expr: &Expr) {
+    fn check(&mut self, expr: &CelExpr) {
         let found = match &expr.kind {
-            ExprKind::Literal(value) => literal_type(value),
-            ExprKind::Ident(name) => self.name(expr, name).unwrap_or_else(|| self.undeclared(expr, name)),
-            ExprKind::Select(select) => self.select(expr, select),
-            ExprKind::Call(call) => self.call(expr, call),
-            ExprKind::List(elements) => self.list(elements),
-            ExprKind::Map(entries) => self.map(entries),
-            ExprKind::Struct(name) if self.environment.name_type(name).is_none() => self.undeclared(expr, name),
-            ExprKind::Struct(name) => {
+            CelExprKind::Literal(value) => literal_type(value),
+            CelExprKind::Ident(name) => self.name(expr, name).unwrap_or_else(|| self.undeclared(expr, name)),
+            CelExprKind::Select(select) => self.select(expr, select),
+            CelExprKind::Call(call) => self.call(expr, call),
+            CelExprKind::List(elements) => self.list(elements),
+            CelExprKind::Map(entries) => self.map(entries),
+            CelExprKind::Struct(name) if self.environment.name_type(name).is_none() => self.undeclared(expr, name),
+            CelExprKind::Struct(name) => {
                 self.refuse(expr, format!("objects of type '{name}' cannot be constructed here"));
-                Type::Error
+                CelType::Error
             }
-            ExprKind::Fold(fold) => self.fold(fold),
+            CelExprKind::Fold(fold) => self.fold(fold),
         };
         self.types[expr.id] = found;
     }
 
     /// Returns the type of a variable or of the name of a type, and records the reference.
-    fn name(&mut self, expr: &Expr, name: &str) -> Option<Type> {
+    fn name(&mut self, expr: &CelExpr, name: &str) -> Option<CelType> {
         if let Some((_, found)) = self.scopes.iter().rev().find(|(known, _)| &**known == name) {
             return Some(found.clone());
         }
         let found = self.environment.name_type(name)?;
-        let reference = if matches!(found, Type::Type(_)) { Reference::TypeName } else { Reference::Variable };
+        let reference = if matches!(found, CelType::Type(_)) { Reference::TypeName } else { Reference::Variable };
         self.references[expr.id] = reference(name.into());
         Some(found)
     }
 
-    fn undeclared(&mut self, at: &Expr, name: &str) -> Type {
+    fn undeclared(&mut self, at: &CelExpr, name: &str) -> CelType {
         self.refuse(at, format!("undeclared reference to '{name}' (in container '')"));
-        Type::Error
+        CelType::Error
     }
 
-    fn select(&mut self, expr: &Expr, select: &Select) -> Type {
+    fn select(&mut self, expr: &CelExpr, select: &Select) -> CelType {
         if let Some(found) = expr.qualified_name().and_then(|name| self.name(expr, &name)) {
             return found;
         }
         let found = self.field(expr, &select.operand, &select.field, false);
-        if select.test { Type::Bool } else { self.unifier.substitute(&found, false) }
+        if select.test { CelType::Bool } else { self.unifier.substitute(&found, false) }
     }
 
-    fn field(&mut self, expr: &Expr, operand: &Expr, field: &str, optional: bool) -> Type {
+    fn field(&mut self, expr: &CelExpr, operand: &CelExpr, field: &str, optional: bool) -> CelType {
         self.check(operand);
         let operand = self.unifier.substitute(&self.type_of(operand), false);
         let (target, was_optional) = operand.unwrapped();
         let result = match target {
-            Type::Map(entry) => entry.1.clone(),
-            Type::Struct(name) => match self.environment.field_type(name, field) {
-                FieldType::Known(found) => found,
-                FieldType::Undefined => {
+            CelType::Map(entry) => entry.1.clone(),
+            CelType::Struct(name) => match self.environment.field_type(name, field) {
+                DeclaredFieldType::Known(found) => found,
+                DeclaredFieldType::Undefined => {
                     self.refuse(expr, format!("undefined field '{field}'"));
-                    Type::Error
+                    CelType::Error
                 }
-                FieldType::NoFields => {
+                DeclaredFieldType::NoFields => {
                     self.refuse(expr, format!("unexpected failed resolution of '{name}'"));
-                    Type::Error
+                    CelType::Error
                 }
             },
-            Type::Param(_) => {
-                self.unifier.is_assignable(&Type::Dyn, target);
-                Type::Dyn
+            CelType::Param(_) => {
+                self.unifier.is_assignable(&CelType::Dyn, target);
+                CelType::Dyn
             }
             _ => {
                 if !target.is_dyn_or_error() {
                     self.refuse(expr, format!("type '{target}' does not support field selection"));
                 }
-                Type::Dyn
+                CelType::Dyn
             }
         };
-        if was_optional || optional { Type::optional(result) } else { result }
+        if was_optional || optional { CelType::optional(result) } else { result }
     }
 
-    fn call(&mut self, expr: &Expr, call: &Call) -> Type {
+    fn call(&mut self, expr: &CelExpr, call: &CallExpr) -> CelType {
         if &*call.function == "_?._" {
             return self.optional_field(expr, call);
         }
@@ -193,19 +197,25 @@ impl Checker<'_> {
         }
     }
 
-    fn optional_field(&mut self, expr: &Expr, call: &Call) -> Type {
-        let [operand, field] = &call.arguments[..] else { return Type::Error };
-        let ExprKind::Literal(Value::String(name)) = &field.kind else { return Type::Error };
-        self.types[field.id] = Type::String;
+    fn optional_field(&mut self, expr: &CelExpr, call: &CallExpr) -> CelType {
+        let [operand, field] = &call.arguments[..] else { return CelType::Error };
+        let CelExprKind::Literal(CelValue::String(name)) = &field.kind else { return CelType::Error };
+        self.types[field.id] = CelType::String;
         let found = self.field(expr, operand, name, true);
         self.unifier.substitute(&found, false)
     }
 
-    fn resolve(&mut self, expr: &Expr, function: &'static Function, target: Option<&Expr>, rest: &[Expr]) -> Type {
-        let arguments: Vec<&Expr> = target.into_iter().chain(rest).collect();
-        let mut types: Vec<Type> = arguments.iter().map(|argument| self.type_of(argument)).collect();
+    fn resolve(
+        &mut self,
+        expr: &CelExpr,
+        function: &'static DeclaredFunction,
+        target: Option<&CelExpr>,
+        rest: &[CelExpr],
+    ) -> CelType {
+        let arguments: Vec<&CelExpr> = target.into_iter().chain(rest).collect();
+        let mut types: Vec<CelType> = arguments.iter().map(|argument| self.type_of(argument)).collect();
         let mut overloads = Vec::new();
-        let mut result: Option<Type> = None;
+        let mut result: Option<CelType> = None;
         for overload in &function.overloads {
             if overload.is_member != target.is_some() {
                 continue;
@@ -222,7 +232,7 @@ impl Checker<'_> {
             result = Some(match result {
                 None => found,
                 Some(before) if before.is_dyn() || before == found => before,
-                Some(_) => Type::Dyn,
+                Some(_) => CelType::Dyn,
             });
         }
         if let Some(result) = result {
@@ -234,15 +244,21 @@ impl Checker<'_> {
         }
         let signature = signature(&types, target.is_some());
         self.refuse(expr, format!("found no matching overload for '{}' applied to '{signature}'", function.name));
-        Type::Error
+        CelType::Error
     }
 
-    fn logical(&mut self, expr: &Expr, function: &'static Function, arguments: &[&Expr], types: &[Type]) -> Type {
-        let mut result = Type::Bool;
+    fn logical(
+        &mut self,
+        expr: &CelExpr,
+        function: &'static DeclaredFunction,
+        arguments: &[&CelExpr],
+        types: &[CelType],
+    ) -> CelType {
+        let mut result = CelType::Bool;
         for (argument, found) in arguments.iter().zip(types) {
-            if !self.unifier.is_assignable(found, &Type::Bool) {
+            if !self.unifier.is_assignable(found, &CelType::Bool) {
                 self.refuse(argument, format!("expected type 'bool' but found '{found}'"));
-                result = Type::Error;
+                result = CelType::Error;
             }
         }
         self.references[expr.id] = Reference::Function { function, overloads: function.overloads.iter().collect() };
@@ -250,7 +266,7 @@ impl Checker<'_> {
     }
 
     /// Returns the type of an element or value; that inside an optional one if it is marked as optional.
-    fn element_type(&mut self, element: &Expr, optional: bool) -> Type {
+    fn element_type(&mut self, element: &CelExpr, optional: bool) -> CelType {
         let found = self.type_of(element);
         if !optional {
             return found;
@@ -263,28 +279,28 @@ impl Checker<'_> {
     }
 
     /// Returns the type that values of two types have in common.
-    fn join(&mut self, previous: Option<Type>, current: Type) -> Type {
+    fn join(&mut self, previous: Option<CelType>, current: CelType) -> CelType {
         match previous {
             None => current,
             Some(previous) if self.unifier.is_assignable(&previous, &current) => {
                 unify::most_general(&previous, &current)
             }
             // Refused afterwards, but not in the arguments of `format`.
-            Some(_) => Type::Dyn,
+            Some(_) => CelType::Dyn,
         }
     }
 
-    fn list(&mut self, elements: &[Element]) -> Type {
+    fn list(&mut self, elements: &[ListElement]) -> CelType {
         let mut of = None;
         for element in elements {
             self.check(&element.value);
             let found = self.element_type(&element.value, element.optional);
             of = Some(self.join(of, found));
         }
-        Type::list(of.unwrap_or_else(|| self.unifier.new_variable()))
+        CelType::list(of.unwrap_or_else(|| self.unifier.new_variable()))
     }
 
-    fn map(&mut self, entries: &[Entry]) -> Type {
+    fn map(&mut self, entries: &[MapEntry]) -> CelType {
         let (mut keys, mut values) = (None, None);
         for entry in entries {
             self.check(&entry.key);
@@ -295,10 +311,10 @@ impl Checker<'_> {
             values = Some(self.join(values, found));
         }
         let key = keys.unwrap_or_else(|| self.unifier.new_variable());
-        Type::map(key, values.unwrap_or_else(|| self.unifier.new_variable()))
+        CelType::map(key, values.unwrap_or_else(|| self.unifier.new_variable()))
     }
 
-    fn fold(&mut self, fold: &Fold) -> Type {
+    fn fold(&mut self, fold: &FoldExpr) -> CelType {
         self.check(&fold.range);
         self.check(&fold.init);
         let range = self.unifier.substitute(&self.type_of(&fold.range), false);
@@ -311,7 +327,7 @@ impl Checker<'_> {
             self.scopes.push((Arc::clone(name), second));
         }
         self.check(&fold.condition);
-        self.expect(&fold.condition, &Type::Bool);
+        self.expect(&fold.condition, &CelType::Bool);
         self.check(&fold.step);
         self.expect(&fold.step, &accumulator);
         self.scopes.truncate(depth + 1);
@@ -321,26 +337,26 @@ impl Checker<'_> {
     }
 
     /// Returns the types of the variables of a comprehension.
-    fn iteration(&mut self, fold: &Fold, range: &Type) -> (Type, Type) {
+    fn iteration(&mut self, fold: &FoldExpr, range: &CelType) -> (CelType, CelType) {
         match range {
-            Type::List(element) if fold.second.is_some() => (Type::Int, Type::clone(element)),
-            Type::List(element) => (Type::clone(element), Type::Error),
-            Type::Map(entry) => (entry.0.clone(), entry.1.clone()),
-            Type::Dyn | Type::Error | Type::Param(_) => {
-                self.unifier.is_assignable(&Type::Dyn, range);
-                (Type::Dyn, Type::Dyn)
+            CelType::List(element) if fold.second.is_some() => (CelType::Int, CelType::clone(element)),
+            CelType::List(element) => (CelType::clone(element), CelType::Error),
+            CelType::Map(entry) => (entry.0.clone(), entry.1.clone()),
+            CelType::Dyn | CelType::Error | CelType::Param(_) => {
+                self.unifier.is_assignable(&CelType::Dyn, range);
+                (CelType::Dyn, CelType::Dyn)
             }
             _ => {
                 let message = format!(
                     "expression of type '{range}' cannot be range of a comprehension (must be list, map, or dynamic)"
                 );
                 self.refuse(&fold.range, message);
-                (Type::Error, Type::Error)
+                (CelType::Error, CelType::Error)
             }
         }
     }
 
-    fn expect(&mut self, expr: &Expr, expected: &Type) {
+    fn expect(&mut self, expr: &CelExpr, expected: &CelType) {
         let found = self.type_of(expr);
         if !self.unifier.is_assignable(expected, &found) {
             self.refuse(expr, format!("expected type '{expected}' but found '{found}'"));
@@ -349,21 +365,21 @@ impl Checker<'_> {
 }
 
 /// Returns how an error message shows the types of arguments.
-fn signature(types: &[Type], is_member: bool) -> String {
+fn signature(types: &[CelType], is_member: bool) -> String {
     let (target, rest) = if is_member { types.split_at(1) } else { types.split_at(0) };
     let rest: Vec<_> = rest.iter().map(ToString::to_string).collect();
     let target: Vec<_> = target.iter().map(|target| format!("{target}.")).collect();
     format!("{}({})", target.concat(), rest.join(", "))
 }
 
-fn literal_type(value: &Value<'_>) -> Type {
+fn literal_type(value: &CelValue<'_>) -> CelType {
     match value {
-        Value::Bool(_) => Type::Bool,
-        Value::Int(_) => Type::Int,
-        Value::Uint(_) => Type::Uint,
-        Value::Double(_) => Type::Double,
-        Value::String(_) => Type::String,
-        Value::Bytes(_) => Type::Bytes,
-        _ => Type::Null,
+        CelValue::Bool(_) => CelType::Bool,
+        CelValue::Int(_) => CelType::Int,
+        CelValue::Uint(_) => CelType::Uint,
+        CelValue::Double(_) => CelType::Double,
+        CelValue::String(_) => CelType::String,
+        CelValue::Bytes(_) => CelType::Bytes,
+        _ => CelType::Null,
     }
 }

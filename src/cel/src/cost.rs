@@ -1,6 +1,6 @@
 //! What calls cost: the rules of the API server's environment, then those of CEL itself.
 
-use crate::{library::named, value::Value};
+use crate::{library::named, value::CelValue};
 
 /// The cost of one variable, selection or simple call.
 pub(crate) const UNIT: u64 = 1;
@@ -116,16 +116,16 @@ fn quarter(size: u64) -> u64 {
 }
 
 /// Returns the cost of a call. An argument that is an error is given as null, which has its size.
-pub(crate) fn call(cost: CallCost, arguments: &[Value<'_>], result: Option<&Value<'_>>) -> u64 {
-    let size = |index: usize| arguments.get(index).map_or(1, Value::cost_size);
+pub(crate) fn call(cost: CallCost, arguments: &[CelValue<'_>], result: Option<&CelValue<'_>>) -> u64 {
+    let size = |index: usize| arguments.get(index).map_or(1, CelValue::cost_size);
     match cost {
         CallCost::Fixed(cost) => cost,
         CallCost::Traversal(factor) => tenth(size(0).saturating_mul(factor)),
         CallCost::Deep => arguments.first().map_or(0, deep),
-        CallCost::Result => tenth(result.map_or(1, Value::cost_size).saturating_mul(2)),
+        CallCost::Result => tenth(result.map_or(1, CelValue::cost_size).saturating_mul(2)),
         CallCost::Pattern => tenth(size(0) + 1).saturating_mul(quarter(size(1))),
         CallCost::Validation => match arguments.first() {
-            Some(Value::Format(format)) => tenth(size(1) + 1).saturating_mul(quarter(named::pattern_size(*format))),
+            Some(CelValue::Format(format)) => tenth(size(1) + 1).saturating_mul(quarter(named::pattern_size(*format))),
             _ => UNIT,
         },
         CallCost::Contains { network, parsed } => {
@@ -137,11 +137,11 @@ pub(crate) fn call(cost: CallCost, arguments: &[Value<'_>], result: Option<&Valu
         CallCost::Search => tenth(size(0)).saturating_mul(tenth(size(1))),
         CallCost::Membership => size(1),
         CallCost::Sets(factor) => UNIT + size(0).saturating_mul(size(1)).saturating_mul(factor),
-        CallCost::NewList => result.map_or(1, Value::cost_size) + UNIT + LIST,
+        CallCost::NewList => result.map_or(1, CelValue::cost_size) + UNIT + LIST,
         CallCost::Flatten => {
             // A negative depth makes the cost smaller, as in the API server.
             let depth = match arguments.get(1) {
-                Some(Value::Int(depth)) => *depth,
+                Some(CelValue::Int(depth)) => *depth,
                 _ => 1,
             };
             size(0).wrapping_mul(depth.cast_unsigned()).wrapping_add(UNIT + LIST)
@@ -150,24 +150,24 @@ pub(crate) fn call(cost: CallCost, arguments: &[Value<'_>], result: Option<&Valu
     }
 }
 
-fn self_compare(list: Option<&Value<'_>>) -> u64 {
-    let Some(Value::List(list)) = list else { return UNIT + LIST };
+fn self_compare(list: Option<&CelValue<'_>>) -> u64 {
+    let Some(CelValue::List(list)) = list else { return UNIT + LIST };
     let pairs = (list.len() as u64).saturating_mul(list.len() as u64);
     let cost = match list.get(0) {
         // A factor of 2.1, rounded down.
-        Some(Value::String(_) | Value::Bytes(_)) => pairs.saturating_mul(21) / 10,
+        Some(CelValue::String(_) | CelValue::Bytes(_)) => pairs.saturating_mul(21) / 10,
         _ => pairs.saturating_mul(2),
     };
     cost + UNIT + LIST
 }
 
 /// Returns the cost of reading everything in a value: a tenth of the bytes of texts, and 1 for each other scalar.
-fn deep(value: &Value<'_>) -> u64 {
+fn deep(value: &CelValue<'_>) -> u64 {
     match value {
-        Value::String(text) => text.len() as u64 / 10,
-        Value::Bytes(bytes) => bytes.len() as u64 / 10,
-        Value::List(list) => list.iter().map(|element| deep(&element)).sum(),
-        Value::Map(map) => map.entries().iter().map(|(key, value)| deep(key) + deep(value)).sum(),
+        CelValue::String(text) => text.len() as u64 / 10,
+        CelValue::Bytes(bytes) => bytes.len() as u64 / 10,
+        CelValue::List(list) => list.iter().map(|element| deep(&element)).sum(),
+        CelValue::Map(map) => map.entries().iter().map(|(key, value)| deep(key) + deep(value)).sum(),
         _ => 1,
     }
 }

@@ -4,42 +4,42 @@
 
 use std::{collections::HashMap, sync::LazyLock};
 
-use crate::{error::EvalError, library, types::Type, value::Value};
+use crate::{error::EvalError, library, types::CelType, value::CelValue};
 
 /// The implementation of an overload, or of a function for all its overloads.
-pub(crate) type Implementation = for<'v> fn(&[Value<'v>]) -> Result<Value<'v>, EvalError>;
+pub(crate) type Implementation = for<'v> fn(&[CelValue<'v>]) -> Result<CelValue<'v>, EvalError>;
 
 /// A function with its overloads.
-pub(crate) struct Function {
+pub(crate) struct DeclaredFunction {
     pub(crate) name: &'static str,
-    pub(crate) overloads: Vec<Overload>,
+    pub(crate) overloads: Vec<FunctionOverload>,
     /// The implementation of functions that dispatch on their arguments themselves.
     pub(crate) shared: Option<Implementation>,
 }
 
 /// A function for certain types of arguments.
-pub(crate) struct Overload {
+pub(crate) struct FunctionOverload {
     pub(crate) id: &'static str,
     /// Whether it is called as `target.function()`.
     pub(crate) is_member: bool,
-    pub(crate) arguments: Vec<Type>,
-    pub(crate) result: Type,
+    pub(crate) arguments: Vec<CelType>,
+    pub(crate) result: CelType,
     pub(crate) implementation: Option<Implementation>,
 }
 
-static FUNCTIONS: LazyLock<HashMap<&'static str, Function>> = LazyLock::new(|| {
+static FUNCTIONS: LazyLock<HashMap<&'static str, DeclaredFunction>> = LazyLock::new(|| {
     let implementations = library::overloads();
     let mut functions = HashMap::new();
     for line in include_str!("declarations.txt").lines() {
         let Some((name, overload)) = parse(line, &implementations) else { continue };
-        let new = || Function { name, overloads: Vec::new(), shared: library::shared(name) };
+        let new = || DeclaredFunction { name, overloads: Vec::new(), shared: library::shared(name) };
         functions.entry(name).or_insert_with(new).overloads.push(overload);
     }
     functions
 });
 
 /// Returns a function by its name; internal ones are included.
-pub(crate) fn function(name: &str) -> Option<&'static Function> {
+pub(crate) fn function(name: &str) -> Option<&'static DeclaredFunction> {
     FUNCTIONS.get(name)
 }
 
@@ -47,15 +47,15 @@ pub(crate) fn function(name: &str) -> Option<&'static Function> {
 fn parse(
     line: &'static str,
     implementations: &HashMap<&'static str, Implementation>,
-) -> Option<(&'static str, Overload)> {
+) -> Option<(&'static str, FunctionOverload)> {
     let (name, rest) = line.split_once(' ')?;
     let (id, rest) = rest.split_once(' ')?;
     let (style, rest) = rest.split_once(" (")?;
     let end = closing(rest)?;
-    let arguments = split(&rest[..end]).into_iter().map(Type::parse).collect();
-    let result = Type::parse(rest[end + 1..].trim());
+    let arguments = split(&rest[..end]).into_iter().map(CelType::parse).collect();
+    let result = CelType::parse(rest[end + 1..].trim());
     let implementation = implementations.get(id).copied();
-    Some((name, Overload { id, is_member: style == "member", arguments, result, implementation }))
+    Some((name, FunctionOverload { id, is_member: style == "member", arguments, result, implementation }))
 }
 
 /// Returns the position of the parenthesis that closes an open one.
@@ -98,9 +98,9 @@ mod tests {
     #[test]
     fn overloads_have_their_types_and_implementations() {
         let join = function("join").unwrap();
-        assert_eq!(join.overloads[1].arguments, [Type::list(Type::String), Type::String]);
-        assert!(join.overloads[1].is_member && join.overloads[1].result == Type::String);
-        let without = |function: &&Function| function.shared.is_none();
+        assert_eq!(join.overloads[1].arguments, [CelType::list(CelType::String), CelType::String]);
+        assert!(join.overloads[1].is_member && join.overloads[1].result == CelType::String);
+        let without = |function: &&DeclaredFunction| function.shared.is_none();
         let mut missing: Vec<_> = FUNCTIONS
             .values()
             .filter(without)

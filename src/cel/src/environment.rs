@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use crate::{
-    check::{self, Checked},
+    check::{self, CheckedExpression},
     error::CompileError,
     parse,
-    program::Program,
-    types::Type,
+    program::CelProgram,
+    types::CelType,
 };
 
 /// A variable of the environment.
@@ -62,10 +62,10 @@ impl Root {
         Self::ALL.into_iter().find(|root| root.name() == name)
     }
 
-    fn r#type(self) -> Type {
-        let of = |name: &str| Type::Struct(name.into());
+    fn r#type(self) -> CelType {
+        let of = |name: &str| CelType::Struct(name.into());
         match self {
-            Self::Object | Self::OldObject | Self::Params => Type::Dyn,
+            Self::Object | Self::OldObject | Self::Params => CelType::Dyn,
             Self::Request => of("kubernetes.AdmissionRequest"),
             Self::NamespaceObject => of("kubernetes.Namespace"),
             Self::Authorizer => of("kubernetes.authorization.Authorizer"),
@@ -148,8 +148,8 @@ const FIELDS: &[(&str, &[(&str, &str)])] = &[
 ];
 
 /// What is known of the field of a type.
-pub(crate) enum FieldType {
-    Known(Type),
+pub(crate) enum DeclaredFieldType {
+    Known(CelType),
     /// The type has no such field.
     Undefined,
     /// The type has no fields at all.
@@ -161,14 +161,14 @@ pub(crate) enum FieldType {
 pub struct Environment {
     has_params: bool,
     has_authorizer: bool,
-    variables: Vec<Variable>,
+    variables: Vec<PolicyVariable>,
 }
 
 /// A variable of a policy.
 #[derive(Debug, Clone)]
-pub(crate) struct Variable {
+pub(crate) struct PolicyVariable {
     pub(crate) name: Arc<str>,
-    pub(crate) program: Arc<Program>,
+    pub(crate) program: Arc<CelProgram>,
 }
 
 impl Environment {
@@ -202,7 +202,7 @@ impl Environment {
         let program = Arc::new(self.compile(source)?);
         match self.variables.iter_mut().find(|variable| &*variable.name == name) {
             Some(variable) => variable.program = program,
-            None => self.variables.push(Variable { name: name.into(), program }),
+            None => self.variables.push(PolicyVariable { name: name.into(), program }),
         }
         Ok(())
     }
@@ -211,25 +211,25 @@ impl Environment {
     ///
     /// # Errors
     /// What the API server refuses: syntax errors, undeclared names, wrong types, invalid constants.
-    pub fn compile(&self, source: &str) -> Result<Program, CompileError> {
+    pub fn compile(&self, source: &str) -> Result<CelProgram, CompileError> {
         let compiled = parse::on_large_stack(|| {
             let parsed = parse::parse(source)?;
-            let checked: Checked = check::check(self, source, &parsed)?;
-            Program::new(self, &parsed.expr, &checked)
+            let checked: CheckedExpression = check::check(self, source, &parsed)?;
+            CelProgram::new(self, &parsed.expr, &checked)
         });
         compiled.map_err(CompileError::without_position)?
     }
 
-    pub(crate) fn variables(&self) -> &[Variable] {
+    pub(crate) fn variables(&self) -> &[PolicyVariable] {
         &self.variables
     }
 
-    pub(crate) fn variable(&self, name: &str) -> Option<&Variable> {
+    pub(crate) fn variable(&self, name: &str) -> Option<&PolicyVariable> {
         self.variables.iter().find(|variable| &*variable.name == name)
     }
 
     /// Returns the type of a variable, or of a name of a type.
-    pub(crate) fn name_type(&self, name: &str) -> Option<Type> {
+    pub(crate) fn name_type(&self, name: &str) -> Option<CelType> {
         if let Some(root) = Root::named(name) {
             let is_declared = match root {
                 Root::Params => self.has_params,
@@ -238,35 +238,35 @@ impl Environment {
             };
             return is_declared.then(|| root.r#type());
         }
-        named_type(name).map(|of| Type::Type(Some(Arc::new(of))))
+        named_type(name).map(|of| CelType::Type(Some(Arc::new(of))))
     }
 
     /// Returns the type of a field.
-    pub(crate) fn field_type(&self, of: &str, field: &str) -> FieldType {
+    pub(crate) fn field_type(&self, of: &str, field: &str) -> DeclaredFieldType {
         if of == VARIABLES {
             return match self.variable(field) {
-                Some(variable) => FieldType::Known(variable.program.declared_type()),
-                None => FieldType::Undefined,
+                Some(variable) => DeclaredFieldType::Known(variable.program.declared_type()),
+                None => DeclaredFieldType::Undefined,
             };
         }
         match FIELDS.iter().find(|(name, _)| *name == of) {
             Some((_, fields)) => match fields.iter().find(|(name, _)| *name == field) {
-                Some((_, text)) => FieldType::Known(Type::parse(text)),
-                None => FieldType::Undefined,
+                Some((_, text)) => DeclaredFieldType::Known(CelType::parse(text)),
+                None => DeclaredFieldType::Undefined,
             },
-            None => FieldType::NoFields,
+            None => DeclaredFieldType::NoFields,
         }
     }
 }
 
 /// Returns the type that a name means in expressions such as `type(x) == int`.
-pub(crate) fn named_type(name: &str) -> Option<Type> {
-    let param = |name: &str| Type::Param(name.into());
+pub(crate) fn named_type(name: &str) -> Option<CelType> {
+    let param = |name: &str| CelType::Param(name.into());
     Some(match name {
-        "list" => Type::list(param("A")),
-        "map" => Type::map(param("A"), param("B")),
-        "type" => Type::Type(None),
-        "optional_type" => Type::optional(param("V")),
+        "list" => CelType::list(param("A")),
+        "map" => CelType::map(param("A"), param("B")),
+        "type" => CelType::Type(None),
+        "optional_type" => CelType::optional(param("V")),
         "bool"
         | "bytes"
         | "double"
@@ -277,9 +277,9 @@ pub(crate) fn named_type(name: &str) -> Option<Type> {
         | "google.protobuf.Duration"
         | "google.protobuf.Timestamp"
         | "net.IP"
-        | "net.CIDR" => Type::parse(name),
-        VARIABLES => Type::Struct(name.into()),
-        _ if FIELDS.iter().any(|(known, _)| *known == name) => Type::Struct(name.into()),
+        | "net.CIDR" => CelType::parse(name),
+        VARIABLES => CelType::Struct(name.into()),
+        _ if FIELDS.iter().any(|(known, _)| *known == name) => CelType::Struct(name.into()),
         _ => return None,
     })
 }

@@ -43,8 +43,8 @@ pub use self::{
     environment::{Environment, Root},
     error::{CompileError, EvalError},
     library::{cidr::Cidr, named::NamedFormat, quantity::Quantity, semver::Semver, url::Url},
-    program::Program,
-    reads::Reads,
-    types::Type,
-    value::Value,
+    program::CelProgram,
+    reads::CelReads,
+    types::CelType,
+    value::CelValue,
 };

@@ -24,10 +24,11 @@ use std::collections::HashMap;
 use crate::{
     declarations::Implementation,
     error::{EvalError, no_overload},
-    value::Value,
+    value::CelValue,
 };
 
-type Evaluated<'v> = Result<Value<'v>, EvalError>;
+/// The result of an operation or a function.
+pub(crate) type EvaluatedValue<'v> = Result<CelValue<'v>, EvalError>;
 
 /// Overloads with their implementations.
 type Table = &'static [(&'static str, Implementation)];
@@ -65,68 +66,68 @@ pub(crate) fn shared(function: &str) -> Option<Implementation> {
 }
 
 /// The error of a function that is called with other arguments than its overloads have.
-fn unexpected<'v>() -> Evaluated<'v> {
+fn unexpected<'v>() -> EvaluatedValue<'v> {
     no_overload()
 }
 
 /// Returns an argument.
-fn argument<'a, 'v>(arguments: &'a [Value<'v>], index: usize) -> Result<&'a Value<'v>, EvalError> {
+fn argument<'a, 'v>(arguments: &'a [CelValue<'v>], index: usize) -> Result<&'a CelValue<'v>, EvalError> {
     arguments.get(index).map_or_else(no_overload, Ok)
 }
 
 /// Returns an argument that is text.
-fn text<'a>(arguments: &'a [Value<'_>], index: usize) -> Result<&'a str, EvalError> {
+fn text<'a>(arguments: &'a [CelValue<'_>], index: usize) -> Result<&'a str, EvalError> {
     argument(arguments, index)?.as_str().map_or_else(no_overload, Ok)
 }
 
 /// Returns an argument that is an integer.
-fn int(arguments: &[Value<'_>], index: usize) -> Result<i64, EvalError> {
+fn int(arguments: &[CelValue<'_>], index: usize) -> Result<i64, EvalError> {
     match argument(arguments, index)? {
-        Value::Int(value) => Ok(*value),
+        CelValue::Int(value) => Ok(*value),
         _ => no_overload(),
     }
 }
 
 /// Returns an argument that is a list.
-fn list<'a, 'v>(arguments: &'a [Value<'v>], index: usize) -> Result<&'a crate::value::List<'v>, EvalError> {
+fn list<'a, 'v>(arguments: &'a [CelValue<'v>], index: usize) -> Result<&'a crate::value::CelList<'v>, EvalError> {
     match argument(arguments, index)? {
-        Value::List(list) => Ok(list),
+        CelValue::List(list) => Ok(list),
         _ => no_overload(),
     }
 }
 
 /// Returns the name of the type of a value that is used as a key or index, where those of objects are Go's own.
-pub(crate) fn go_native(value: &Value<'_>) -> &'static str {
+pub(crate) fn go_native(value: &CelValue<'_>) -> &'static str {
     match value {
-        Value::List(crate::value::List::Json(_)) => "[]interface {}",
-        Value::Map(crate::value::Map::Json(_)) => "map[string]interface {}",
-        Value::Null => "<nil>",
+        CelValue::List(crate::value::CelList::Json(_)) => "[]interface {}",
+        CelValue::Map(crate::value::Map::Json(_)) => "map[string]interface {}",
+        CelValue::Null => "<nil>",
         other => go_type(other),
     }
 }
 
 /// Returns the name of a value's type in the API server's implementation, which some messages contain.
-pub(crate) fn go_type(value: &Value<'_>) -> &'static str {
+pub(crate) fn go_type(value: &CelValue<'_>) -> &'static str {
     match value {
-        Value::Null => "types.Null",
-        Value::Bool(_) => "types.Bool",
-        Value::Int(_) => "types.Int",
-        Value::Uint(_) => "types.Uint",
-        Value::Double(_) => "types.Double",
-        Value::String(_) => "types.String",
-        Value::Bytes(_) => "types.Bytes",
-        Value::Duration(_) => "types.Duration",
-        Value::Timestamp(_) => "types.Timestamp",
-        Value::List(_) => "*types.baseList",
-        Value::Map(_) => "*types.baseMap",
-        Value::Type(_) => "*types.Type",
-        Value::Optional(_) => "*types.Optional",
-        Value::Quantity(_) => "cel.Quantity",
-        Value::Ip(_) => "cel.IP",
-        Value::Cidr(_) => "cel.CIDR",
-        Value::Url(_) => "cel.URL",
-        Value::Semver(_) => "cel.Semver",
-        Value::Format(_) => "cel.Format",
-        Value::Variables => "*lazy.MapValue",
+        CelValue::Null => "types.Null",
+        CelValue::Bool(_) => "types.Bool",
+        CelValue::Int(_) => "types.Int",
+        CelValue::Uint(_) => "types.Uint",
+        CelValue::Double(_) => "types.Double",
+        CelValue::String(_) => "types.String",
+        CelValue::Bytes(_) => "types.Bytes",
+        CelValue::Duration(_) => "types.Duration",
+        CelValue::Timestamp(_) => "types.Timestamp",
+        CelValue::List(_) => "*types.baseList",
+        CelValue::Map(_) => "*types.baseMap",
+        CelValue::Type(_) => "*types.Type",
+        CelValue::Optional(_) => "*types.Optional",
+        CelValue::Quantity(_) => "cel.Quantity",
+        CelValue::Ip(_) => "cel.IP",
+        CelValue::Cidr(_) => "cel.CIDR",
+        CelValue::Url(_) => "cel.URL",
+        CelValue::Semver(_) => "cel.Semver",
+        CelValue::Format(_) => "cel.Format",
+        CelValue::Variables => "*lazy.MapValue",
     }
 }

@@ -12,7 +12,7 @@ use cel::Env;
 
 use self::convert::Converter;
 pub(crate) use self::macros::ACCUMULATOR;
-use crate::{ast::Expr, error::CompileError};
+use crate::{ast::CelExpr, error::CompileError};
 
 /// The length of the longest expression, in code points.
 const MOST_CODE_POINTS: usize = 100_000;
@@ -23,7 +23,7 @@ const STACK: usize = 256 << 20;
 
 /// An expression, and the number of expressions in it.
 pub(crate) struct Parsed {
-    pub(crate) expr: Expr,
+    pub(crate) expr: CelExpr,
     pub(crate) count: usize,
 }
 

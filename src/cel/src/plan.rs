@@ -8,20 +8,20 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use regex::Regex;
 
-pub(crate) use self::build::{Planned, plan};
+pub(crate) use self::build::{PlannedExpression, plan};
 use crate::{
     cost::CallCost,
-    declarations::{Function, Overload},
+    declarations::{DeclaredFunction, FunctionOverload},
     environment::Root,
-    value::{Key, Value},
+    value::{CelValue, MapKey},
 };
 
 /// The place of a variable of a comprehension.
-pub(crate) type Slot = usize;
+pub(crate) type VariableSlot = usize;
 
 #[derive(Debug)]
-pub(crate) enum Node {
-    Constant(Value<'static>),
+pub(crate) enum PlanNode {
+    Constant(CelValue<'static>),
     /// A variable, or any other value, with fields and elements of it.
     Attribute(Attribute),
     /// `has()`.
@@ -37,7 +37,7 @@ pub(crate) enum Node {
     /// `in` with a constant list.
     Member {
         element: Box<Self>,
-        set: BTreeSet<Key<'static>>,
+        set: BTreeSet<MapKey<'static>>,
     },
     /// Elements, and whether each is optional.
     List(Vec<(Self, bool)>),
@@ -83,12 +83,12 @@ pub(crate) enum Base {
     Root(Root),
     /// A variable of a comprehension; `take` if nothing reads it afterwards.
     Local {
-        slot: Slot,
+        slot: VariableSlot,
         take: bool,
     },
-    Node(Arc<Node>),
+    Node(Arc<PlanNode>),
     /// A condition and its two branches, which have the qualifiers.
-    Conditional(Arc<(Node, Attribute, Attribute)>),
+    Conditional(Arc<(PlanNode, Attribute, Attribute)>),
 }
 
 /// A field or an index.
@@ -104,16 +104,16 @@ pub(crate) struct Qualifier {
 #[derive(Debug, Clone)]
 pub(crate) enum QualifierKey {
     Field(Arc<str>),
-    Constant(Value<'static>),
+    Constant(CelValue<'static>),
     Attribute(Arc<Attribute>),
-    Node(Arc<Node>),
+    Node(Arc<PlanNode>),
 }
 
 pub(crate) struct Call {
-    pub(crate) function: &'static Function,
+    pub(crate) function: &'static DeclaredFunction,
     /// The overload, if only one is possible.
-    pub(crate) overload: Option<&'static Overload>,
-    pub(crate) arguments: Vec<Node>,
+    pub(crate) overload: Option<&'static FunctionOverload>,
+    pub(crate) arguments: Vec<PlanNode>,
     /// Whether arguments after one that fails are not evaluated.
     pub(crate) stops_early: bool,
     pub(crate) cost: CallCost,
@@ -137,9 +137,9 @@ impl std::fmt::Debug for Call {
 /// `all` and `exists`.
 #[derive(Debug)]
 pub(crate) struct Quantifier {
-    pub(crate) range: Node,
+    pub(crate) range: PlanNode,
     pub(crate) slots: Slots,
-    pub(crate) predicate: Node,
+    pub(crate) predicate: PlanNode,
     /// Whether it is `exists`.
     pub(crate) exists: bool,
 }
@@ -147,27 +147,27 @@ pub(crate) struct Quantifier {
 /// `map`, `filter` and `transformList`.
 #[derive(Debug)]
 pub(crate) struct Collect {
-    pub(crate) range: Node,
+    pub(crate) range: PlanNode,
     pub(crate) slots: Slots,
-    pub(crate) filter: Option<Node>,
-    pub(crate) element: Node,
+    pub(crate) filter: Option<PlanNode>,
+    pub(crate) element: PlanNode,
 }
 
 /// Every other comprehension.
 #[derive(Debug)]
 pub(crate) struct Fold {
-    pub(crate) range: Node,
+    pub(crate) range: PlanNode,
     pub(crate) slots: Slots,
-    pub(crate) accumulator: Slot,
-    pub(crate) init: Node,
-    pub(crate) condition: Node,
-    pub(crate) step: Node,
-    pub(crate) result: Node,
+    pub(crate) accumulator: VariableSlot,
+    pub(crate) init: PlanNode,
+    pub(crate) condition: PlanNode,
+    pub(crate) step: PlanNode,
+    pub(crate) result: PlanNode,
 }
 
 /// The slots of the variables of a comprehension.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Slots {
-    pub(crate) first: Slot,
-    pub(crate) second: Option<Slot>,
+    pub(crate) first: VariableSlot,
+    pub(crate) second: Option<VariableSlot>,
 }

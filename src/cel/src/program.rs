@@ -3,18 +3,18 @@
 use std::time::Instant;
 
 use crate::{
-    ast::Expr,
+    ast::CelExpr,
     bindings::Bindings,
     budget::{Budget, Meter},
-    check::Checked,
+    check::CheckedExpression,
     environment::Environment,
     error::{CompileError, EvalError},
-    machine::{Evaluated, Machine},
+    machine::{CelMachine, EvaluatedValue},
     parse,
-    plan::{self, Node, Planned},
-    reads::{self, Abstract, Analysis, Reads},
-    types::Type,
-    value::Value,
+    plan::{self, PlanNode, PlannedExpression},
+    reads::{self, Abstract, Analysis, CelReads},
+    types::CelType,
+    value::CelValue,
 };
 
 /// The nesting up to which an expression is evaluated on the stack of the caller.
@@ -22,34 +22,38 @@ const SHALLOW: usize = 64;
 
 /// A compiled expression.
 #[derive(Debug)]
-pub struct Program {
-    node: Node,
+pub struct CelProgram {
+    node: PlanNode,
     slots: usize,
     depth: usize,
-    output: Type,
-    reads: Reads,
-    lazy_reads: Reads,
+    output: CelType,
+    reads: CelReads,
+    lazy_reads: CelReads,
     /// What the value consists of, for the reads of expressions that use it as a variable.
     result: Abstract,
 }
 
-impl Program {
-    pub(crate) fn new(environment: &Environment, expr: &Expr, checked: &Checked) -> Result<Self, CompileError> {
+impl CelProgram {
+    pub(crate) fn new(
+        environment: &Environment,
+        expr: &CelExpr,
+        checked: &CheckedExpression,
+    ) -> Result<Self, CompileError> {
         let planned = plan::plan(expr, checked)
             .map_err(|message| CompileError::without_position(format!("program instantiation failed: {message}")));
-        let Planned { node, slots } = planned?;
+        let PlannedExpression { node, slots } = planned?;
         let Analysis { reads, lazy_reads, result } = reads::analyse(environment, expr, checked);
         let depth = expr.depth();
         Ok(Self { node, slots, depth, output: checked.types[expr.id].clone(), reads, lazy_reads, result })
     }
 
     /// Returns the type of its values.
-    pub fn output_type(&self) -> &Type {
+    pub fn output_type(&self) -> &CelType {
         &self.output
     }
 
     /// Returns the fields that an evaluation can read, including those of the variables that it uses.
-    pub fn reads(&self) -> &Reads {
+    pub fn reads(&self) -> &CelReads {
         &self.reads
     }
 
@@ -60,7 +64,7 @@ impl Program {
     ///
     /// # Errors
     /// An error of the expression, or the limit that was exceeded.
-    pub fn evaluate<'v>(&'v self, bindings: &Bindings<'v>, budget: &mut Budget) -> Result<Value<'v>, EvalError> {
+    pub fn evaluate<'v>(&'v self, bindings: &Bindings<'v>, budget: &mut Budget) -> Result<CelValue<'v>, EvalError> {
         let deadline = budget.deadline();
         let (value, cost) = if self.depth <= SHALLOW {
             self.run(bindings, deadline)
@@ -76,13 +80,13 @@ impl Program {
     }
 
     /// Returns the value and the cost, without that of variables.
-    fn run<'v>(&'v self, bindings: &Bindings<'v>, deadline: Option<Instant>) -> (Evaluated<'v>, u64) {
-        let mut machine = Machine::new(bindings, self.slots, Meter::new(deadline));
+    fn run<'v>(&'v self, bindings: &Bindings<'v>, deadline: Option<Instant>) -> (EvaluatedValue<'v>, u64) {
+        let mut machine = CelMachine::new(bindings, self.slots, Meter::new(deadline));
         let value = machine.eval(&self.node);
         (value, machine.cost())
     }
 
-    pub(crate) fn node(&self) -> &Node {
+    pub(crate) fn node(&self) -> &PlanNode {
         &self.node
     }
 
@@ -91,7 +95,7 @@ impl Program {
     }
 
     /// Returns the fields that an evaluation reads even if its value is not used.
-    pub(crate) fn lazy_reads(&self) -> &Reads {
+    pub(crate) fn lazy_reads(&self) -> &CelReads {
         &self.lazy_reads
     }
 
@@ -100,24 +104,24 @@ impl Program {
     }
 
     /// Returns the type that `variables.NAME` has: types with fields become dynamic.
-    pub(crate) fn declared_type(&self) -> Type {
+    pub(crate) fn declared_type(&self) -> CelType {
         declared(&self.output)
     }
 }
 
-fn declared(of: &Type) -> Type {
+fn declared(of: &CelType) -> CelType {
     match of {
-        Type::List(element) => Type::list(declared(element)),
-        Type::Map(entry) => Type::map(declared(&entry.0), declared(&entry.1)),
-        Type::Bool
-        | Type::Int
-        | Type::Uint
-        | Type::Double
-        | Type::String
-        | Type::Bytes
-        | Type::Duration
-        | Type::Timestamp
-        | Type::Null => of.clone(),
-        _ => Type::Dyn,
+        CelType::List(element) => CelType::list(declared(element)),
+        CelType::Map(entry) => CelType::map(declared(&entry.0), declared(&entry.1)),
+        CelType::Bool
+        | CelType::Int
+        | CelType::Uint
+        | CelType::Double
+        | CelType::String
+        | CelType::Bytes
+        | CelType::Duration
+        | CelType::Timestamp
+        | CelType::Null => of.clone(),
+        _ => CelType::Dyn,
     }
 }

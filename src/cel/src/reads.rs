@@ -13,7 +13,7 @@ use crate::environment::Root;
 
 /// One step of a path.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Step {
+pub enum ReadStep {
     /// The field with this name.
     Field(Arc<str>),
     /// Every field or element, and their number.
@@ -22,11 +22,11 @@ pub enum Step {
 
 /// A part of a variable.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct ReadPath {
+pub struct CelReadPath {
     /// The variable.
     pub root: Root,
     /// The way from the variable to the part.
-    pub steps: Vec<Step>,
+    pub steps: Vec<ReadStep>,
 }
 
 /// The parts of variables that an expression can read.
@@ -34,14 +34,14 @@ pub struct ReadPath {
 /// A path means that the existence and the type of the part is read, and its value if it is no map or list; a path in
 /// `whole` means everything below, too.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Reads {
+pub struct CelReads {
     /// Parts that are read with everything below.
-    pub whole: BTreeSet<ReadPath>,
+    pub whole: BTreeSet<CelReadPath>,
     /// Parts of which only the existence, the type and the value of a scalar is read.
-    pub seen: BTreeSet<ReadPath>,
+    pub seen: BTreeSet<CelReadPath>,
 }
 
-impl Reads {
+impl CelReads {
     /// Adds everything that another expression reads.
     pub fn extend(&mut self, other: &Self) {
         self.whole.extend(other.whole.iter().cloned());
@@ -54,23 +54,24 @@ impl Reads {
     }
 
     /// Whether a change of the value at a path, or of its existence, can change the result.
-    pub fn covers(&self, root: Root, path: &[Step]) -> bool {
-        let matches =
-            |read: &ReadPath| read.root == root && read.steps.iter().zip(path).all(|(one, other)| is_same(one, other));
+    pub fn covers(&self, root: Root, path: &[ReadStep]) -> bool {
+        let matches = |read: &CelReadPath| {
+            read.root == root && read.steps.iter().zip(path).all(|(one, other)| is_same(one, other))
+        };
         self.whole.iter().any(matches)
             || self.seen.iter().chain(&self.whole).any(|read| read.steps.len() >= path.len() && matches(read))
     }
 }
 
-fn is_same(one: &Step, other: &Step) -> bool {
-    one == other || *one == Step::Any || *other == Step::Any
+fn is_same(one: &ReadStep, other: &ReadStep) -> bool {
+    one == other || *one == ReadStep::Any || *other == ReadStep::Any
 }
 
 /// What an expression can be.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Abstract {
     /// Parts of variables.
-    paths: BTreeSet<ReadPath>,
+    paths: BTreeSet<CelReadPath>,
     /// The elements, if it is a list or map that the expression builds.
     elements: Option<Box<Self>>,
 }
@@ -78,8 +79,8 @@ pub(crate) struct Abstract {
 /// The reads of an expression.
 pub(crate) struct Analysis {
     /// If its value is used completely.
-    pub(crate) reads: Reads,
+    pub(crate) reads: CelReads,
     /// If its value is not used.
-    pub(crate) lazy_reads: Reads,
+    pub(crate) lazy_reads: CelReads,
     pub(crate) result: Abstract,
 }

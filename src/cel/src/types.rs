@@ -4,7 +4,7 @@ use std::{fmt, sync::Arc};
 
 /// The type of an expression.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Type {
+pub enum CelType {
     /// Only known in evaluation.
     Dyn,
     /// Of an expression that was refused.
@@ -43,7 +43,7 @@ pub enum Type {
     Param(Arc<str>),
 }
 
-impl Type {
+impl CelType {
     /// Returns the type of lists with these elements.
     pub fn list(element: Self) -> Self {
         Self::List(Arc::new(element))
@@ -173,7 +173,7 @@ impl Type {
 }
 
 /// As error messages of the type checker show it.
-impl fmt::Display for Type {
+impl fmt::Display for CelType {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Error => f.write_str("!error!"),
@@ -203,7 +203,7 @@ mod tests {
             ("google.protobuf.Timestamp", "timestamp"),
             ("net.IP", "net.IP"),
         ] {
-            assert_eq!(Type::parse(text).to_string(), shown);
+            assert_eq!(CelType::parse(text).to_string(), shown);
         }
     }
 }

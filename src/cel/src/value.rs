@@ -8,13 +8,13 @@ use std::{fmt, net::IpAddr, ops::Deref, sync::Arc};
 
 use serde_json::Value as Json;
 
-pub use self::map::{Key, Map};
+pub use self::map::{Map, MapKey};
 pub(crate) use self::map::{exact_int, exact_uint};
 use crate::library::{cidr::Cidr, named::NamedFormat, quantity::Quantity, semver::Semver, url::Url};
 
 /// The value of an expression.
 #[derive(Clone, Debug)]
-pub enum Value<'v> {
+pub enum CelValue<'v> {
     /// `null`.
     Null,
     /// True or false.
@@ -26,7 +26,7 @@ pub enum Value<'v> {
     /// A floating point number.
     Double(f64),
     /// Text.
-    String(Text<'v>),
+    String(CelText<'v>),
     /// Bytes.
     Bytes(Arc<[u8]>),
     /// A length of time in nanoseconds.
@@ -34,7 +34,7 @@ pub enum Value<'v> {
     /// A point in time.
     Timestamp(Timestamp),
     /// A list.
-    List(List<'v>),
+    List(CelList<'v>),
     /// A map.
     Map(Map<'v>),
     /// A type, by its name.
@@ -59,14 +59,14 @@ pub enum Value<'v> {
 
 /// Text, borrowed where possible.
 #[derive(Clone, Debug)]
-pub enum Text<'v> {
+pub enum CelText<'v> {
     /// Of an object or of the expression.
     Borrowed(&'v str),
     /// Computed.
     Shared(Arc<str>),
 }
 
-impl Deref for Text<'_> {
+impl Deref for CelText<'_> {
     type Target = str;
 
     fn deref(&self) -> &str {
@@ -79,14 +79,14 @@ impl Deref for Text<'_> {
 
 /// A list, borrowed where possible.
 #[derive(Clone, Debug)]
-pub enum List<'v> {
+pub enum CelList<'v> {
     /// Of an object.
     Json(&'v [Json]),
     /// Computed.
-    Shared(Arc<Vec<Value<'v>>>),
+    Shared(Arc<Vec<CelValue<'v>>>),
 }
 
-impl<'v> List<'v> {
+impl<'v> CelList<'v> {
     /// Returns the number of elements.
     pub fn len(&self) -> usize {
         match self {
@@ -101,15 +101,15 @@ impl<'v> List<'v> {
     }
 
     /// Returns an element.
-    pub fn get(&self, index: usize) -> Option<Value<'v>> {
+    pub fn get(&self, index: usize) -> Option<CelValue<'v>> {
         match self {
-            Self::Json(elements) => elements.get(index).map(Value::from),
+            Self::Json(elements) => elements.get(index).map(CelValue::from),
             Self::Shared(elements) => elements.get(index).cloned(),
         }
     }
 
     /// Returns the elements.
-    pub fn iter(&self) -> impl Iterator<Item = Value<'v>> + '_ {
+    pub fn iter(&self) -> impl Iterator<Item = CelValue<'v>> + '_ {
         (0..self.len()).filter_map(|index| self.get(index))
     }
 }
@@ -125,7 +125,7 @@ pub struct Timestamp {
     pub offset: i32,
 }
 
-impl<'v> From<&'v Json> for Value<'v> {
+impl<'v> From<&'v Json> for CelValue<'v> {
     fn from(json: &'v Json) -> Self {
         match json {
             Json::Null => Self::Null,
@@ -134,44 +134,44 @@ impl<'v> From<&'v Json> for Value<'v> {
                 Some(value) => Self::Int(value),
                 None => Self::Double(number.as_f64().unwrap_or(f64::NAN)),
             },
-            Json::String(text) => Self::String(Text::Borrowed(text)),
-            Json::Array(elements) => Self::List(List::Json(elements)),
+            Json::String(text) => Self::String(CelText::Borrowed(text)),
+            Json::Array(elements) => Self::List(CelList::Json(elements)),
             Json::Object(entries) => Self::Map(Map::Json(entries)),
         }
     }
 }
 
-impl From<bool> for Value<'_> {
+impl From<bool> for CelValue<'_> {
     fn from(value: bool) -> Self {
         Self::Bool(value)
     }
 }
 
-impl From<i64> for Value<'_> {
+impl From<i64> for CelValue<'_> {
     fn from(value: i64) -> Self {
         Self::Int(value)
     }
 }
 
-impl From<String> for Value<'_> {
+impl From<String> for CelValue<'_> {
     fn from(text: String) -> Self {
-        Self::String(Text::Shared(text.into()))
+        Self::String(CelText::Shared(text.into()))
     }
 }
 
-impl From<&str> for Value<'_> {
+impl From<&str> for CelValue<'_> {
     fn from(text: &str) -> Self {
-        Self::String(Text::Shared(text.into()))
+        Self::String(CelText::Shared(text.into()))
     }
 }
 
-impl From<Vec<Self>> for Value<'_> {
+impl From<Vec<Self>> for CelValue<'_> {
     fn from(elements: Vec<Self>) -> Self {
-        Self::List(List::Shared(Arc::new(elements)))
+        Self::List(CelList::Shared(Arc::new(elements)))
     }
 }
 
-impl<'v> Value<'v> {
+impl<'v> CelValue<'v> {
     /// Returns an optional value.
     pub(crate) fn some(value: Self) -> Self {
         Self::Optional(Some(Arc::new(value)))
@@ -185,7 +185,7 @@ impl<'v> Value<'v> {
     /// Returns a constant of an expression without copying its text.
     pub(crate) fn borrowed(&'v self) -> Self {
         match self {
-            Self::String(text) => Self::String(Text::Borrowed(text)),
+            Self::String(text) => Self::String(CelText::Borrowed(text)),
             other => other.clone(),
         }
     }
@@ -290,7 +290,7 @@ pub(crate) fn code_points(text: &str) -> usize {
     if text.is_ascii() { text.len() } else { text.chars().count() }
 }
 
-impl fmt::Display for Text<'_> {
+impl fmt::Display for CelText<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self)
     }

@@ -2,31 +2,31 @@
 
 use std::{collections::HashMap, sync::Arc};
 
-use crate::types::Type;
+use crate::types::CelType;
 
 /// The types of type variables so far.
 #[derive(Default)]
-pub(super) struct Unifier {
-    bound: HashMap<Arc<str>, Type>,
+pub(super) struct TypeUnifier {
+    bound: HashMap<Arc<str>, CelType>,
     /// What was bound before, for each change since the last attempt began.
-    trail: Vec<(Arc<str>, Option<Type>)>,
+    trail: Vec<(Arc<str>, Option<CelType>)>,
     variables: usize,
 }
 
-impl Unifier {
+impl TypeUnifier {
     /// Returns a type variable that no other type has.
-    pub(super) fn new_variable(&mut self) -> Type {
+    pub(super) fn new_variable(&mut self) -> CelType {
         let name = format!("_var{}", self.variables);
         self.variables += 1;
-        Type::Param(name.into())
+        CelType::Param(name.into())
     }
 
     /// Returns the types of an overload with new type variables.
-    pub(super) fn instantiate(&mut self, arguments: &[Type], result: &Type) -> (Vec<Type>, Type) {
+    pub(super) fn instantiate(&mut self, arguments: &[CelType], result: &CelType) -> (Vec<CelType>, CelType) {
         let mut names: Vec<Arc<str>> = Vec::new();
         for one in arguments.iter().chain([result]) {
             one.any(&mut |inner| {
-                if let Type::Param(name) = inner
+                if let CelType::Param(name) = inner
                     && !names.contains(name)
                 {
                     names.push(Arc::clone(name));
@@ -37,32 +37,32 @@ impl Unifier {
         if names.is_empty() {
             return (arguments.to_vec(), result.clone());
         }
-        let new: Vec<Type> = names.iter().map(|_| self.new_variable()).collect();
-        let replace = |one: &Type| match one {
-            Type::Param(name) => names.iter().position(|known| known == name).map(|index| new[index].clone()),
+        let new: Vec<CelType> = names.iter().map(|_| self.new_variable()).collect();
+        let replace = |one: &CelType| match one {
+            CelType::Param(name) => names.iter().position(|known| known == name).map(|index| new[index].clone()),
             _ => None,
         };
         (arguments.iter().map(|one| one.replaced(&replace)).collect(), result.replaced(&replace))
     }
 
     /// Replaces type variables by their types, and free ones by `dyn` on request.
-    pub(super) fn substitute(&self, of: &Type, free_to_dyn: bool) -> Type {
+    pub(super) fn substitute(&self, of: &CelType, free_to_dyn: bool) -> CelType {
         of.replaced(&|one| match one {
-            Type::Param(name) => match self.bound.get(name) {
+            CelType::Param(name) => match self.bound.get(name) {
                 Some(bound) => Some(self.substitute(bound, free_to_dyn)),
-                None => free_to_dyn.then_some(Type::Dyn),
+                None => free_to_dyn.then_some(CelType::Dyn),
             },
             _ => None,
         })
     }
 
     /// Whether a value of the first type can be used as one of the second; binds type variables if so.
-    pub(super) fn is_assignable(&mut self, one: &Type, other: &Type) -> bool {
+    pub(super) fn is_assignable(&mut self, one: &CelType, other: &CelType) -> bool {
         self.attempt(|unifier| unifier.assign(one, other))
     }
 
     /// Whether values of these types can be the arguments for these parameters; binds type variables if so.
-    pub(super) fn are_assignable(&mut self, types: &[Type], parameters: &[Type]) -> bool {
+    pub(super) fn are_assignable(&mut self, types: &[CelType], parameters: &[CelType]) -> bool {
         types.len() == parameters.len()
             && self
                 .attempt(|unifier| types.iter().zip(parameters).all(|(one, parameter)| unifier.assign(one, parameter)))
@@ -82,41 +82,41 @@ impl Unifier {
         succeeded
     }
 
-    fn bind(&mut self, name: &Arc<str>, to: Type) {
+    fn bind(&mut self, name: &Arc<str>, to: CelType) {
         let before = self.bound.insert(Arc::clone(name), to);
         self.trail.push((Arc::clone(name), before));
     }
 
-    fn assign(&mut self, one: &Type, other: &Type) -> bool {
-        if let Type::Param(name) = other {
+    fn assign(&mut self, one: &CelType, other: &CelType) -> bool {
+        if let CelType::Param(name) = other {
             let (is_valid, was_bound) = self.is_substitution(one, other, name);
             if is_valid || was_bound {
                 return is_valid;
             }
         }
-        if let Type::Param(name) = one {
+        if let CelType::Param(name) = one {
             return self.is_substitution(other, one, name).0;
         }
         if one.is_dyn_or_error() || other.is_dyn_or_error() {
             return true;
         }
         match (one, other) {
-            (Type::Null, _) => other.is_nullable(),
-            (_, Type::Null) => one.is_nullable(),
-            (Type::List(one), Type::List(other)) | (Type::Optional(one), Type::Optional(other)) => {
-                self.assign(&Type::clone(one), &Type::clone(other))
+            (CelType::Null, _) => other.is_nullable(),
+            (_, CelType::Null) => one.is_nullable(),
+            (CelType::List(one), CelType::List(other)) | (CelType::Optional(one), CelType::Optional(other)) => {
+                self.assign(&CelType::clone(one), &CelType::clone(other))
             }
-            (Type::Map(one), Type::Map(other)) => {
+            (CelType::Map(one), CelType::Map(other)) => {
                 let (one, other) = (Arc::clone(one), Arc::clone(other));
                 self.assign(&one.0, &other.0) && self.assign(&one.1, &other.1)
             }
-            (Type::Type(_), Type::Type(_)) => true,
+            (CelType::Type(_), CelType::Type(_)) => true,
             _ => one == other,
         }
     }
 
     /// Whether a type can be that of a type variable, and whether the variable had a type before.
-    fn is_substitution(&mut self, one: &Type, variable: &Type, name: &Arc<str>) -> (bool, bool) {
+    fn is_substitution(&mut self, one: &CelType, variable: &CelType, name: &Arc<str>) -> (bool, bool) {
         if one == variable {
             return (true, true);
         }
@@ -141,11 +141,11 @@ impl Unifier {
     }
 
     /// Whether a type variable does not occur in a type.
-    fn is_free_of(&self, variable: &Type, within: &Type) -> bool {
+    fn is_free_of(&self, variable: &CelType, within: &CelType) -> bool {
         !within.any(&mut |inner| {
             inner == variable
                 || match inner {
-                    Type::Param(name) => self.bound.get(name).is_some_and(|bound| !self.is_free_of(variable, bound)),
+                    CelType::Param(name) => self.bound.get(name).is_some_and(|bound| !self.is_free_of(variable, bound)),
                     _ => false,
                 }
         })
@@ -153,11 +153,11 @@ impl Unifier {
 }
 
 /// Returns the more general one of two types of which one can be used as the other.
-pub(super) fn most_general(one: &Type, other: &Type) -> Type {
+pub(super) fn most_general(one: &CelType, other: &CelType) -> CelType {
     if is_less_specific(one, other) { one.clone() } else { other.clone() }
 }
 
-fn is_less_specific(one: &Type, other: &Type) -> bool {
+fn is_less_specific(one: &CelType, other: &CelType) -> bool {
     if one.is_dyn() || one.is_param() {
         return true;
     }
@@ -165,11 +165,13 @@ fn is_less_specific(one: &Type, other: &Type) -> bool {
         return false;
     }
     match (one, other) {
-        (Type::List(one), Type::List(other)) | (Type::Optional(one), Type::Optional(other)) => {
+        (CelType::List(one), CelType::List(other)) | (CelType::Optional(one), CelType::Optional(other)) => {
             is_less_specific(one, other)
         }
-        (Type::Map(one), Type::Map(other)) => is_less_specific(&one.0, &other.0) && is_less_specific(&one.1, &other.1),
-        (Type::Type(_), Type::Type(_)) => true,
+        (CelType::Map(one), CelType::Map(other)) => {
+            is_less_specific(&one.0, &other.0) && is_less_specific(&one.1, &other.1)
+        }
+        (CelType::Type(_), CelType::Type(_)) => true,
         _ => one == other,
     }
 }

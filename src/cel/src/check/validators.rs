@@ -1,19 +1,19 @@
 //! Checks of constants after the check of types: durations, timestamps, regular expressions, formats, and lists and maps
 //! of several types.
 
-use super::{Checked, problem};
+use super::{CheckedExpression, problem};
 use crate::{
-    ast::{Expr, ExprKind},
+    ast::{CelExpr, CelExprKind},
     error::CompileError,
     library,
-    types::Type,
-    value::Value,
+    types::CelType,
+    value::CelValue,
 };
 
 /// The functions with arguments of any types.
 const EXEMPT: [&str; 2] = ["format", "cel.@block"];
 
-pub(super) fn validate(source: &str, expr: &Expr, checked: &Checked) -> Vec<CompileError> {
+pub(super) fn validate(source: &str, expr: &CelExpr, checked: &CheckedExpression) -> Vec<CompileError> {
     let mut validator = Validator { source, checked, problems: Vec::new() };
     expr.walk(&mut |inner| validator.call(inner));
     validator.aggregates(expr);
@@ -22,19 +22,19 @@ pub(super) fn validate(source: &str, expr: &Expr, checked: &Checked) -> Vec<Comp
 
 struct Validator<'c> {
     source: &'c str,
-    checked: &'c Checked,
+    checked: &'c CheckedExpression,
     problems: Vec<CompileError>,
 }
 
 impl<'c> Validator<'c> {
-    fn refuse(&mut self, at: &Expr, message: String) {
+    fn refuse(&mut self, at: &CelExpr, message: String) {
         self.problems.push(problem(self.source, at, message));
     }
 
-    fn call(&mut self, expr: &Expr) {
-        let ExprKind::Call(call) = &expr.kind else { return };
+    fn call(&mut self, expr: &CelExpr) {
+        let CelExprKind::Call(call) = &expr.kind else { return };
         let Some(first) = call.arguments.first() else { return };
-        if let ExprKind::Literal(value) = &first.kind {
+        if let CelExprKind::Literal(value) = &first.kind {
             let is_valid = match &*call.function {
                 "duration" => library::convert::to_duration(value).is_ok(),
                 "timestamp" => library::convert::to_timestamp(value).is_ok(),
@@ -47,10 +47,10 @@ impl<'c> Validator<'c> {
             }
         }
         if &*call.function == "format"
-            && let (Some(target), ExprKind::List(elements)) = (&call.target, &first.kind)
-            && let ExprKind::Literal(Value::String(text)) = &target.kind
+            && let (Some(target), CelExprKind::List(elements)) = (&call.target, &first.kind)
+            && let CelExprKind::Literal(CelValue::String(text)) = &target.kind
         {
-            let arguments: Vec<&Expr> = elements.iter().map(|element| &element.value).collect();
+            let arguments: Vec<&CelExpr> = elements.iter().map(|element| &element.value).collect();
             if let Err(wrong) = library::format::check(text, &arguments, &self.checked.types) {
                 self.refuse(wrong.0.unwrap_or(expr), wrong.1);
             }
@@ -58,16 +58,16 @@ impl<'c> Validator<'c> {
     }
 
     /// Checks that the elements of each list, and the keys and values of each map, have one type.
-    fn aggregates(&mut self, expr: &Expr) {
+    fn aggregates(&mut self, expr: &CelExpr) {
         match &expr.kind {
-            ExprKind::Call(call) => {
+            CelExprKind::Call(call) => {
                 if EXEMPT.contains(&&*call.function) {
                     return;
                 }
                 call.target.iter().map(AsRef::as_ref).chain(&call.arguments).for_each(|inner| self.aggregates(inner));
             }
-            ExprKind::List(elements) => {
-                let mut first: Option<&Type> = None;
+            CelExprKind::List(elements) => {
+                let mut first: Option<&CelType> = None;
                 for element in elements {
                     let found = self.element_type(&element.value, element.optional);
                     if self.differs(&element.value, &mut first, found) {
@@ -78,7 +78,7 @@ impl<'c> Validator<'c> {
                     self.aggregates(&element.value);
                 }
             }
-            ExprKind::Map(entries) => {
+            CelExprKind::Map(entries) => {
                 let (mut keys, mut values) = (None, None);
                 for entry in entries {
                     let (key, value) = (&entry.key, &entry.value);
@@ -92,18 +92,18 @@ impl<'c> Validator<'c> {
                     self.aggregates(&entry.value);
                 }
             }
-            ExprKind::Select(select) => self.aggregates(&select.operand),
-            ExprKind::Fold(fold) => {
+            CelExprKind::Select(select) => self.aggregates(&select.operand),
+            CelExprKind::Fold(fold) => {
                 for part in [&fold.range, &fold.init, &fold.condition, &fold.step, &fold.result] {
                     self.aggregates(part);
                 }
             }
-            ExprKind::Literal(_) | ExprKind::Ident(_) | ExprKind::Struct(_) => {}
+            CelExprKind::Literal(_) | CelExprKind::Ident(_) | CelExprKind::Struct(_) => {}
         }
     }
 
     /// Records a problem if a type is not the first one.
-    fn differs(&mut self, at: &Expr, first: &mut Option<&'c Type>, found: &'c Type) -> bool {
+    fn differs(&mut self, at: &CelExpr, first: &mut Option<&'c CelType>, found: &'c CelType) -> bool {
         match first {
             None => *first = Some(found),
             Some(expected) if *expected != found => {
@@ -115,7 +115,7 @@ impl<'c> Validator<'c> {
         false
     }
 
-    fn element_type(&self, element: &Expr, optional: bool) -> &'c Type {
+    fn element_type(&self, element: &CelExpr, optional: bool) -> &'c CelType {
         let found = &self.checked.types[element.id];
         if optional { found.unwrapped().0 } else { found }
     }

@@ -5,18 +5,18 @@ use std::{fmt, net::IpAddr};
 use super::{Table, argument, ip, strings::go_quoted, text, unexpected};
 use crate::{
     error::{EvalError, failed, no_overload},
-    value::Value,
+    value::CelValue,
 };
 
 pub(super) const TABLE: Table = &[
-    ("string_to_cidr", |values| parse(text(values, 0)?).map_or_else(failed, |network| Ok(Value::Cidr(network)))),
+    ("string_to_cidr", |values| parse(text(values, 0)?).map_or_else(failed, |network| Ok(CelValue::Cidr(network)))),
     ("is_cidr", |values| Ok(Cidr::parse(text(values, 0)?).is_ok().into())),
     ("cidr_contains_ip_string", |values| match ip::parse(text(values, 1)?) {
         Ok(address) => Ok(network(values)?.contains(address).into()),
         Err(_) => no_overload(),
     }),
     ("cidr_contains_ip_ip", |values| match argument(values, 1)? {
-        Value::Ip(address) => Ok(network(values)?.contains(*address).into()),
+        CelValue::Ip(address) => Ok(network(values)?.contains(*address).into()),
         _ => unexpected(),
     }),
     ("cidr_contains_cidr_string", |values| match parse(text(values, 1)?) {
@@ -24,14 +24,14 @@ pub(super) const TABLE: Table = &[
         Err(message) => failed(message),
     }),
     ("cidr_contains_cidr", |values| match argument(values, 1)? {
-        Value::Cidr(other) => Ok(network(values)?.contains_network(*other).into()),
+        CelValue::Cidr(other) => Ok(network(values)?.contains_network(*other).into()),
         _ => unexpected(),
     }),
-    ("cidr_ip", |values| Ok(Value::Ip(network(values)?.address))),
-    ("cidr_prefix_length", |values| Ok(Value::Int(network(values)?.bits.into()))),
+    ("cidr_ip", |values| Ok(CelValue::Ip(network(values)?.address))),
+    ("cidr_prefix_length", |values| Ok(CelValue::Int(network(values)?.bits.into()))),
     ("cidr_masked", |values| {
         let network = network(values)?;
-        Ok(Value::Cidr(Cidr { address: masked(network.address, network.bits), ..network }))
+        Ok(CelValue::Cidr(Cidr { address: masked(network.address, network.bits), ..network }))
     }),
 ];
 
@@ -48,9 +48,9 @@ fn parse(given: &str) -> Result<Cidr, String> {
     Cidr::parse(given).map_err(|message| format!("{MESSAGE}{message}"))
 }
 
-fn network(values: &[Value<'_>]) -> Result<Cidr, EvalError> {
+fn network(values: &[CelValue<'_>]) -> Result<Cidr, EvalError> {
     match argument(values, 0)? {
-        Value::Cidr(network) => Ok(*network),
+        CelValue::Cidr(network) => Ok(*network),
         _ => no_overload(),
     }
 }

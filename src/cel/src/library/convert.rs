@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use super::{Evaluated, Table, argument, cidr, floats, ip, time};
+use super::{EvaluatedValue, Table, argument, cidr, floats, ip, time};
 use crate::{
     error::failed,
-    value::{Timestamp, Value},
+    value::{CelValue, Timestamp},
 };
 
 pub(super) const TABLE: Table = &[
@@ -45,40 +45,40 @@ pub(super) const TABLE: Table = &[
     ("string_to_uint64", |values| to_uint(argument(values, 0)?)),
 ];
 
-pub(super) fn identity<'v>(values: &[Value<'v>]) -> Evaluated<'v> {
+pub(super) fn identity<'v>(values: &[CelValue<'v>]) -> EvaluatedValue<'v> {
     argument(values, 0).cloned()
 }
 
-pub(super) fn type_of<'v>(values: &[Value<'v>]) -> Evaluated<'v> {
-    Ok(Value::Type(argument(values, 0)?.type_name().into()))
+pub(super) fn type_of<'v>(values: &[CelValue<'v>]) -> EvaluatedValue<'v> {
+    Ok(CelValue::Type(argument(values, 0)?.type_name().into()))
 }
 
-fn impossible<'v>(value: &Value<'_>, to: &str) -> Evaluated<'v> {
+fn impossible<'v>(value: &CelValue<'_>, to: &str) -> EvaluatedValue<'v> {
     failed(format!("type conversion error from '{}' to '{to}'", value.type_name()))
 }
 
-fn to_bool<'v>(value: &Value<'v>) -> Evaluated<'v> {
+fn to_bool<'v>(value: &CelValue<'v>) -> EvaluatedValue<'v> {
     match value.as_str() {
-        Some("1" | "t" | "T" | "true" | "TRUE" | "True") => Ok(Value::Bool(true)),
-        Some("0" | "f" | "F" | "false" | "FALSE" | "False") => Ok(Value::Bool(false)),
+        Some("1" | "t" | "T" | "true" | "TRUE" | "True") => Ok(CelValue::Bool(true)),
+        Some("0" | "f" | "F" | "false" | "FALSE" | "False") => Ok(CelValue::Bool(false)),
         _ => impossible(value, "bool"),
     }
 }
 
-fn to_bytes<'v>(value: &Value<'v>) -> Evaluated<'v> {
+fn to_bytes<'v>(value: &CelValue<'v>) -> EvaluatedValue<'v> {
     match value.as_str() {
-        Some(text) => Ok(Value::Bytes(Arc::from(text.as_bytes()))),
+        Some(text) => Ok(CelValue::Bytes(Arc::from(text.as_bytes()))),
         None => impossible(value, "bytes"),
     }
 }
 
 #[expect(clippy::cast_precision_loss, reason = "as the API server does")]
-fn to_double<'v>(value: &Value<'v>) -> Evaluated<'v> {
+fn to_double<'v>(value: &CelValue<'v>) -> EvaluatedValue<'v> {
     match value {
-        Value::Int(value) => Ok(Value::Double(*value as f64)),
-        Value::Uint(value) => Ok(Value::Double(*value as f64)),
-        Value::String(text) => match floats::parse(text) {
-            Some(number) => Ok(Value::Double(number)),
+        CelValue::Int(value) => Ok(CelValue::Double(*value as f64)),
+        CelValue::Uint(value) => Ok(CelValue::Double(*value as f64)),
+        CelValue::String(text) => match floats::parse(text) {
+            Some(number) => Ok(CelValue::Double(number)),
             None => impossible(value, "double"),
         },
         _ => impossible(value, "double"),
@@ -86,19 +86,19 @@ fn to_double<'v>(value: &Value<'v>) -> Evaluated<'v> {
 }
 
 #[expect(clippy::cast_possible_truncation, reason = "checked before")]
-fn to_int<'v>(value: &Value<'v>) -> Evaluated<'v> {
+fn to_int<'v>(value: &CelValue<'v>) -> EvaluatedValue<'v> {
     match value {
-        Value::Double(value) => {
+        CelValue::Double(value) => {
             let is_inside = *value > -9_223_372_036_854_775_808.0 && *value < 9_223_372_036_854_775_808.0;
-            if is_inside { Ok(Value::Int(*value as i64)) } else { failed("integer overflow") }
+            if is_inside { Ok(CelValue::Int(*value as i64)) } else { failed("integer overflow") }
         }
-        Value::Duration(nanos) => Ok(Value::Int(*nanos)),
-        Value::Timestamp(time) => Ok(Value::Int(time.seconds)),
-        Value::Uint(value) => {
-            i64::try_from(*value).map_or_else(|_| failed("integer overflow"), |int| Ok(Value::Int(int)))
+        CelValue::Duration(nanos) => Ok(CelValue::Int(*nanos)),
+        CelValue::Timestamp(time) => Ok(CelValue::Int(time.seconds)),
+        CelValue::Uint(value) => {
+            i64::try_from(*value).map_or_else(|_| failed("integer overflow"), |int| Ok(CelValue::Int(int)))
         }
-        Value::String(text) => match text.parse() {
-            Ok(int) => Ok(Value::Int(int)),
+        CelValue::String(text) => match text.parse() {
+            Ok(int) => Ok(CelValue::Int(int)),
             Err(_) => impossible(value, "int"),
         },
         _ => impossible(value, "int"),
@@ -106,17 +106,17 @@ fn to_int<'v>(value: &Value<'v>) -> Evaluated<'v> {
 }
 
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "checked before")]
-fn to_uint<'v>(value: &Value<'v>) -> Evaluated<'v> {
+fn to_uint<'v>(value: &CelValue<'v>) -> EvaluatedValue<'v> {
     match value {
-        Value::Double(value) => {
+        CelValue::Double(value) => {
             let is_inside = (0.0..18_446_744_073_709_551_616.0).contains(value);
-            if is_inside { Ok(Value::Uint(*value as u64)) } else { failed("unsigned integer overflow") }
+            if is_inside { Ok(CelValue::Uint(*value as u64)) } else { failed("unsigned integer overflow") }
         }
-        Value::Int(value) => {
-            u64::try_from(*value).map_or_else(|_| failed("unsigned integer overflow"), |uint| Ok(Value::Uint(uint)))
+        CelValue::Int(value) => {
+            u64::try_from(*value).map_or_else(|_| failed("unsigned integer overflow"), |uint| Ok(CelValue::Uint(uint)))
         }
-        Value::String(text) => match text.parse().ok().filter(|_| !text.starts_with('+')) {
-            Some(uint) => Ok(Value::Uint(uint)),
+        CelValue::String(text) => match text.parse().ok().filter(|_| !text.starts_with('+')) {
+            Some(uint) => Ok(CelValue::Uint(uint)),
             None => impossible(value, "uint"),
         },
         _ => impossible(value, "uint"),
@@ -124,18 +124,18 @@ fn to_uint<'v>(value: &Value<'v>) -> Evaluated<'v> {
 }
 
 /// Converts text such as `1h30m`; numbers cannot be converted.
-pub(crate) fn to_duration<'v>(value: &Value<'v>) -> Evaluated<'v> {
+pub(crate) fn to_duration<'v>(value: &CelValue<'v>) -> EvaluatedValue<'v> {
     match value.as_str().and_then(time::parse_duration) {
-        Some(nanos) => Ok(Value::Duration(nanos)),
+        Some(nanos) => Ok(CelValue::Duration(nanos)),
         None => impossible(value, "google.protobuf.Duration"),
     }
 }
 
 /// Converts text of RFC 3339, or seconds since 1970.
-pub(crate) fn to_timestamp<'v>(value: &Value<'v>) -> Evaluated<'v> {
+pub(crate) fn to_timestamp<'v>(value: &CelValue<'v>) -> EvaluatedValue<'v> {
     let time = match value {
-        Value::Int(seconds) => Timestamp { seconds: *seconds, nanos: 0, offset: 0 },
-        Value::String(text) => match time::parse_timestamp(text) {
+        CelValue::Int(seconds) => Timestamp { seconds: *seconds, nanos: 0, offset: 0 },
+        CelValue::String(text) => match time::parse_timestamp(text) {
             Some(time) => time,
             None => return impossible(value, "google.protobuf.Timestamp"),
         },
@@ -144,23 +144,23 @@ pub(crate) fn to_timestamp<'v>(value: &Value<'v>) -> Evaluated<'v> {
     time::checked(time)
 }
 
-pub(super) fn to_string<'v>(value: &Value<'v>) -> Evaluated<'v> {
-    Ok(Value::from(match value {
-        Value::Bool(value) => value.to_string(),
-        Value::Int(value) => value.to_string(),
-        Value::Uint(value) => value.to_string(),
-        Value::Double(value) => floats::general(*value),
-        Value::Bytes(bytes) => match str::from_utf8(bytes) {
+pub(super) fn to_string<'v>(value: &CelValue<'v>) -> EvaluatedValue<'v> {
+    Ok(CelValue::from(match value {
+        CelValue::Bool(value) => value.to_string(),
+        CelValue::Int(value) => value.to_string(),
+        CelValue::Uint(value) => value.to_string(),
+        CelValue::Double(value) => floats::general(*value),
+        CelValue::Bytes(bytes) => match str::from_utf8(bytes) {
             Ok(text) => text.to_owned(),
             Err(_) => return failed("invalid UTF-8 in bytes, cannot convert to string"),
         },
-        Value::Duration(nanos) => time::duration_text(*nanos),
-        Value::Timestamp(time) => time::timestamp_text(*time),
-        Value::Ip(address) => ip::text(address),
-        Value::Cidr(network) => cidr::Cidr::to_string(network),
-        Value::Type(name) => name.to_string(),
-        Value::Null => "null".to_owned(),
-        Value::String(text) => text.to_string(),
+        CelValue::Duration(nanos) => time::duration_text(*nanos),
+        CelValue::Timestamp(time) => time::timestamp_text(*time),
+        CelValue::Ip(address) => ip::text(address),
+        CelValue::Cidr(network) => cidr::Cidr::to_string(network),
+        CelValue::Type(name) => name.to_string(),
+        CelValue::Null => "null".to_owned(),
+        CelValue::String(text) => text.to_string(),
         _ => return impossible(value, "string"),
     }))
 }

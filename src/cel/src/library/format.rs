@@ -1,15 +1,15 @@
 //! `format`: texts with verbs, as in the version of the API server's library.
 
 use super::{
-    Evaluated, Table, convert, floats, list,
+    EvaluatedValue, Table, convert, floats, list,
     strings::{self, go_quoted},
     text,
 };
 use crate::{
-    ast::{Expr, ExprKind},
+    ast::{CelExpr, CelExprKind},
     error::{EvalError, failed},
-    types::Type,
-    value::{List, Map, Value},
+    types::CelType,
+    value::{CelList, CelValue, Map},
 };
 
 pub(super) const TABLE: Table = &[("string_format", format)];
@@ -48,20 +48,22 @@ impl Verb {
     }
 
     /// Whether arguments of a type are accepted by the check of constants.
-    fn accepts(self, of: &Type) -> bool {
+    fn accepts(self, of: &CelType) -> bool {
         of.is_dyn()
             || match self {
-                Self::Text => !matches!(of, Type::Optional(_) | Type::Opaque(_) | Type::Struct(_)),
-                Self::Decimal | Self::Octal => matches!(of, Type::Int | Type::Uint),
-                Self::Fixed(_) | Self::Scientific(_) => matches!(of, Type::Double | Type::String),
-                Self::Binary => matches!(of, Type::Int | Type::Uint | Type::Bool),
-                Self::Hexadecimal { .. } => matches!(of, Type::Int | Type::Uint | Type::String | Type::Bytes),
+                Self::Text => !matches!(of, CelType::Optional(_) | CelType::Opaque(_) | CelType::Struct(_)),
+                Self::Decimal | Self::Octal => matches!(of, CelType::Int | CelType::Uint),
+                Self::Fixed(_) | Self::Scientific(_) => matches!(of, CelType::Double | CelType::String),
+                Self::Binary => matches!(of, CelType::Int | CelType::Uint | CelType::Bool),
+                Self::Hexadecimal { .. } => {
+                    matches!(of, CelType::Int | CelType::Uint | CelType::String | CelType::Bytes)
+                }
             }
     }
 }
 
 /// A part of a format: text, or a verb.
-enum Piece<'t> {
+enum FormatPiece<'t> {
     Text(&'t str),
     Verb(Verb),
 }
@@ -70,14 +72,14 @@ enum Piece<'t> {
 fn pieces<'t, E: From<String>>(
     format: &'t str,
     mut next: impl FnMut() -> Result<(), E>,
-    mut use_piece: impl FnMut(Piece<'t>) -> Result<(), E>,
+    mut use_piece: impl FnMut(FormatPiece<'t>) -> Result<(), E>,
 ) -> Result<(), E> {
     let mut rest = format;
     while let Some(at) = rest.find('%') {
-        use_piece(Piece::Text(&rest[..at]))?;
+        use_piece(FormatPiece::Text(&rest[..at]))?;
         let after = &rest[at + 1..];
         if let Some(after) = after.strip_prefix('%') {
-            use_piece(Piece::Text("%"))?;
+            use_piece(FormatPiece::Text("%"))?;
             rest = after;
             continue;
         }
@@ -86,10 +88,10 @@ fn pieces<'t, E: From<String>>(
             return Err("unexpected end of string".to_owned().into());
         }
         let (verb, after) = verb(after).map_err(|message| format!("could not parse formatting clause: {message}"))?;
-        use_piece(Piece::Verb(verb))?;
+        use_piece(FormatPiece::Verb(verb))?;
         rest = after;
     }
-    use_piece(Piece::Text(rest))
+    use_piece(FormatPiece::Text(rest))
 }
 
 /// Parses a verb with its precision; returns the text after it.
@@ -131,7 +133,7 @@ impl From<String> for FormatFault {
     }
 }
 
-fn format<'v>(values: &[Value<'v>]) -> Evaluated<'v> {
+fn format<'v>(values: &[CelValue<'v>]) -> EvaluatedValue<'v> {
     let (format, arguments) = (text(values, 0)?, list(values, 1)?);
     let mut out = String::with_capacity(format.len());
     let used = std::cell::Cell::new(0);
@@ -144,19 +146,19 @@ fn format<'v>(values: &[Value<'v>]) -> Evaluated<'v> {
     };
     let result = pieces(format, next, |piece| {
         match piece {
-            Piece::Text(text) => out.push_str(text),
-            Piece::Verb(verb) => {
-                let argument = arguments.get(used.get() - 1).unwrap_or(Value::Null);
+            FormatPiece::Text(text) => out.push_str(text),
+            FormatPiece::Verb(verb) => {
+                let argument = arguments.get(used.get() - 1).unwrap_or(CelValue::Null);
                 out.push_str(&formatted(verb, &argument).map_err(FormatFault)?);
             }
         }
         super::limits::check_bytes(out.len()).map_err(FormatFault)
     });
     result.map_err(|fault| fault.0)?;
-    Ok(Value::from(out))
+    Ok(CelValue::from(out))
 }
 
-fn formatted(verb: Verb, value: &Value<'_>) -> Result<String, EvalError> {
+fn formatted(verb: Verb, value: &CelValue<'_>) -> Result<String, EvalError> {
     let wrong = || failed(verb.message(value.type_name()));
     Ok(match (verb, value) {
         (Verb::Text, value) => {
@@ -165,8 +167,8 @@ fn formatted(verb: Verb, value: &Value<'_>) -> Result<String, EvalError> {
                 other => other,
             });
         }
-        (Verb::Decimal, Value::Int(value)) => value.to_string(),
-        (Verb::Decimal, Value::Uint(value)) => value.to_string(),
+        (Verb::Decimal, CelValue::Int(value)) => value.to_string(),
+        (Verb::Decimal, CelValue::Uint(value)) => value.to_string(),
         (Verb::Fixed(precision), value) => match number(value) {
             Some(number) => fixed(number, decimals(precision)?),
             None => return wrong(),
@@ -175,17 +177,17 @@ fn formatted(verb: Verb, value: &Value<'_>) -> Result<String, EvalError> {
             Some(number) => padded(&scientific(number), width.map_or(Ok(DECIMALS), |width| decimals(Some(width)))?),
             None => return wrong(),
         },
-        (Verb::Binary, Value::Bool(value)) => u8::from(*value).to_string(),
-        (Verb::Binary, Value::Int(value)) => signed(*value, |value| format!("{value:b}")),
-        (Verb::Binary, Value::Uint(value)) => format!("{value:b}"),
-        (Verb::Octal, Value::Int(value)) => signed(*value, |value| format!("{value:o}")),
-        (Verb::Octal, Value::Uint(value)) => format!("{value:o}"),
+        (Verb::Binary, CelValue::Bool(value)) => u8::from(*value).to_string(),
+        (Verb::Binary, CelValue::Int(value)) => signed(*value, |value| format!("{value:b}")),
+        (Verb::Binary, CelValue::Uint(value)) => format!("{value:b}"),
+        (Verb::Octal, CelValue::Int(value)) => signed(*value, |value| format!("{value:o}")),
+        (Verb::Octal, CelValue::Uint(value)) => format!("{value:o}"),
         (Verb::Hexadecimal { upper }, value) => {
             let text = match value {
-                Value::Int(value) => signed(*value, |value| format!("{value:x}")),
-                Value::Uint(value) => format!("{value:x}"),
-                Value::String(text) => data_encoding::HEXLOWER.encode(text.as_bytes()),
-                Value::Bytes(bytes) => data_encoding::HEXLOWER.encode(bytes),
+                CelValue::Int(value) => signed(*value, |value| format!("{value:x}")),
+                CelValue::Uint(value) => format!("{value:x}"),
+                CelValue::String(text) => data_encoding::HEXLOWER.encode(text.as_bytes()),
+                CelValue::Bytes(bytes) => data_encoding::HEXLOWER.encode(bytes),
                 _ => return wrong(),
             };
             if upper { text.to_uppercase() } else { text }
@@ -206,10 +208,10 @@ fn signed(value: i64, text: impl Fn(u64) -> String) -> String {
 }
 
 /// Returns a number, also of the texts that stand for numbers that JSON does not have.
-fn number(value: &Value<'_>) -> Option<f64> {
+fn number(value: &CelValue<'_>) -> Option<f64> {
     match value {
-        Value::Double(value) => Some(*value),
-        Value::String(text) => match &**text {
+        CelValue::Double(value) => Some(*value),
+        CelValue::String(text) => match &**text {
             "NaN" => Some(f64::NAN),
             "Infinity" => Some(f64::INFINITY),
             "-Infinity" => Some(f64::NEG_INFINITY),
@@ -268,51 +270,51 @@ fn padded(text: &str, width: usize) -> String {
 }
 
 /// Returns a value for `%s`.
-fn shown(value: &Value<'_>) -> Result<String, EvalError> {
+fn shown(value: &CelValue<'_>) -> Result<String, EvalError> {
     match value {
-        Value::List(list) => shown_list(list),
-        Value::Map(map) => shown_map(map),
-        Value::Null => Ok("null".to_owned()),
-        Value::Bytes(bytes) => match str::from_utf8(bytes) {
+        CelValue::List(list) => shown_list(list),
+        CelValue::Map(map) => shown_map(map),
+        CelValue::Null => Ok("null".to_owned()),
+        CelValue::Bytes(bytes) => match str::from_utf8(bytes) {
             Ok(text) => Ok(text.to_owned()),
             Err(_) => {
                 failed("could not convert argument \"invalid UTF-8 in bytes, cannot convert to string\" to string")
             }
         },
-        Value::Bool(_)
-        | Value::Int(_)
-        | Value::Uint(_)
-        | Value::Double(_)
-        | Value::String(_)
-        | Value::Timestamp(_)
-        | Value::Duration(_)
-        | Value::Type(_) => Ok(convert::to_string(value)?.as_str().unwrap_or_default().to_owned()),
+        CelValue::Bool(_)
+        | CelValue::Int(_)
+        | CelValue::Uint(_)
+        | CelValue::Double(_)
+        | CelValue::String(_)
+        | CelValue::Timestamp(_)
+        | CelValue::Duration(_)
+        | CelValue::Type(_) => Ok(convert::to_string(value)?.as_str().unwrap_or_default().to_owned()),
         other => failed(Verb::Text.message(other.type_name()).trim_start_matches("error during formatting: ")),
     }
 }
 
 /// Returns an element of a list or map, with quotes around text.
-fn element(value: &Value<'_>) -> Result<String, EvalError> {
+fn element(value: &CelValue<'_>) -> Result<String, EvalError> {
     Ok(match value {
-        Value::String(text) => go_quoted(text),
-        Value::Bytes(_) => format!("b{}", go_quoted(&shown(value)?)),
-        Value::Timestamp(_) => format!("timestamp({})", go_quoted(&shown(value)?)),
-        Value::Duration(_) => format!("duration({})", go_quoted(&shown(value)?)),
-        Value::Double(number) if number.is_finite() => format!("{number:.DECIMALS$}"),
-        Value::Double(number) => go_quoted(&floats::general(*number)),
-        Value::Optional(_)
-        | Value::Quantity(_)
-        | Value::Ip(_)
-        | Value::Cidr(_)
-        | Value::Url(_)
-        | Value::Semver(_)
-        | Value::Format(_)
-        | Value::Variables => return failed(format!("no formatting function for {}", value.type_name())),
+        CelValue::String(text) => go_quoted(text),
+        CelValue::Bytes(_) => format!("b{}", go_quoted(&shown(value)?)),
+        CelValue::Timestamp(_) => format!("timestamp({})", go_quoted(&shown(value)?)),
+        CelValue::Duration(_) => format!("duration({})", go_quoted(&shown(value)?)),
+        CelValue::Double(number) if number.is_finite() => format!("{number:.DECIMALS$}"),
+        CelValue::Double(number) => go_quoted(&floats::general(*number)),
+        CelValue::Optional(_)
+        | CelValue::Quantity(_)
+        | CelValue::Ip(_)
+        | CelValue::Cidr(_)
+        | CelValue::Url(_)
+        | CelValue::Semver(_)
+        | CelValue::Format(_)
+        | CelValue::Variables => return failed(format!("no formatting function for {}", value.type_name())),
         other => shown(other)?,
     })
 }
 
-fn shown_list(list: &List<'_>) -> Result<String, EvalError> {
+fn shown_list(list: &CelList<'_>) -> Result<String, EvalError> {
     let parts: Result<Vec<_>, _> = list.iter().map(|value| element(&value)).collect();
     Ok(format!("[{}]", parts?.join(", ")))
 }
@@ -320,7 +322,7 @@ fn shown_list(list: &List<'_>) -> Result<String, EvalError> {
 fn shown_map(map: &Map<'_>) -> Result<String, EvalError> {
     let mut parts = Vec::with_capacity(map.len());
     for (key, value) in map.entries() {
-        if let Value::Double(_) = key {
+        if let CelValue::Double(_) = key {
             return failed("no formatting function for map key of type double");
         }
         parts.push((element(&key)?, element(&value)?));
@@ -331,7 +333,7 @@ fn shown_map(map: &Map<'_>) -> Result<String, EvalError> {
 }
 
 /// Why a constant format is refused, and the argument that is wrong.
-pub(crate) struct FormatProblem<'e>(pub(crate) Option<&'e Expr>, pub(crate) String);
+pub(crate) struct FormatProblem<'e>(pub(crate) Option<&'e CelExpr>, pub(crate) String);
 
 impl From<String> for FormatProblem<'_> {
     fn from(message: String) -> Self {
@@ -343,7 +345,7 @@ impl From<String> for FormatProblem<'_> {
 ///
 /// # Errors
 /// The first problem, and where it is if it is an argument.
-pub(crate) fn check<'e>(format: &str, arguments: &[&'e Expr], types: &[Type]) -> Result<(), FormatProblem<'e>> {
+pub(crate) fn check<'e>(format: &str, arguments: &[&'e CelExpr], types: &[CelType]) -> Result<(), FormatProblem<'e>> {
     let used = std::cell::Cell::new(0);
     let next = || {
         used.set(used.get() + 1);
@@ -351,7 +353,7 @@ pub(crate) fn check<'e>(format: &str, arguments: &[&'e Expr], types: &[Type]) ->
         Ok::<(), FormatProblem<'e>>(())
     };
     pieces(format, next, |piece| {
-        let Piece::Verb(verb) = piece else { return Ok(()) };
+        let FormatPiece::Verb(verb) = piece else { return Ok(()) };
         let Some(argument) = arguments.get(used.get() - 1) else {
             return Err(format!("index {} out of range", used.get() - 1).into());
         };
@@ -369,15 +371,15 @@ pub(crate) fn check<'e>(format: &str, arguments: &[&'e Expr], types: &[Type]) ->
 }
 
 /// Returns the argument, or the element of it, that a verb does not accept.
-fn refused<'e>(verb: Verb, argument: &'e Expr, types: &[Type]) -> Option<&'e Expr> {
+fn refused<'e>(verb: Verb, argument: &'e CelExpr, types: &[CelType]) -> Option<&'e CelExpr> {
     if !verb.accepts(&types[argument.id]) {
         return Some(argument);
     }
     match &argument.kind {
-        ExprKind::List(elements) if verb == Verb::Text => {
+        CelExprKind::List(elements) if verb == Verb::Text => {
             elements.iter().find_map(|element| refused(verb, &element.value, types))
         }
-        ExprKind::Map(entries) if verb == Verb::Text => entries
+        CelExprKind::Map(entries) if verb == Verb::Text => entries
             .iter()
             .find_map(|entry| refused(verb, &entry.key, types).or_else(|| refused(verb, &entry.value, types))),
         _ => None,

@@ -5,23 +5,23 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use super::{Table, argument, strings::go_quoted, text as argument_text, unexpected};
 use crate::{
     error::{EvalError, failed},
-    value::Value,
+    value::CelValue,
 };
 
 pub(super) const TABLE: Table = &[
     ("string_to_ip", |values| match parse(argument_text(values, 0)?) {
-        Ok(address) => Ok(Value::Ip(address)),
+        Ok(address) => Ok(CelValue::Ip(address)),
         Err(message) => failed(message),
     }),
     ("is_ip", |values| Ok(parse(argument_text(values, 0)?).is_ok().into())),
     ("ip_is_canonical", |values| {
         let given = argument_text(values, 0)?;
         match parse(given) {
-            Ok(address) => Ok(Value::Bool(text(&address) == given)),
+            Ok(address) => Ok(CelValue::Bool(text(&address) == given)),
             Err(message) => failed(message),
         }
     }),
-    ("ip_family", |values| Ok(Value::Int(if address(values)?.is_ipv4() { 4 } else { 6 }))),
+    ("ip_family", |values| Ok(CelValue::Int(if address(values)?.is_ipv4() { 4 } else { 6 }))),
     ("ip_is_unspecified", |values| Ok(address(values)?.is_unspecified().into())),
     ("ip_is_loopback", |values| Ok(address(values)?.is_loopback().into())),
     ("ip_is_link_local_multicast", |values| Ok(is_link_local_multicast(address(values)?).into())),
@@ -29,9 +29,9 @@ pub(super) const TABLE: Table = &[
     ("ip_is_global_unicast", |values| Ok(is_global_unicast(address(values)?).into())),
 ];
 
-fn address(values: &[Value<'_>]) -> Result<IpAddr, EvalError> {
+fn address(values: &[CelValue<'_>]) -> Result<IpAddr, EvalError> {
     match argument(values, 0)? {
-        Value::Ip(address) => Ok(*address),
+        CelValue::Ip(address) => Ok(*address),
         _ => unexpected().map(|_| IpAddr::V4(Ipv4Addr::UNSPECIFIED)),
     }
 }

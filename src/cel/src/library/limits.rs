@@ -2,7 +2,7 @@
 
 use crate::{
     error::EvalError,
-    value::{List, Value},
+    value::{CelList, CelValue},
 };
 
 /// The longest text, in bytes.
@@ -21,34 +21,34 @@ pub(crate) fn apply_to(function: &str) -> bool {
 ///
 /// # Errors
 /// If the result would be too large.
-pub(crate) fn check(function: &str, arguments: &[Value<'_>]) -> Result<(), EvalError> {
+pub(crate) fn check(function: &str, arguments: &[CelValue<'_>]) -> Result<(), EvalError> {
     match (function, arguments) {
-        ("lists.range", [Value::Int(length)]) if *length > LONGEST_RANGE => Err(EvalError::CostLimit),
-        ("_+_", [Value::List(one), Value::List(other)]) => check_length(one.len() + other.len()),
-        ("_+_", [Value::String(one), Value::String(other)]) => check_bytes(one.len() + other.len()),
-        ("replace", [Value::String(text), Value::String(old), Value::String(new), ..]) => {
+        ("lists.range", [CelValue::Int(length)]) if *length > LONGEST_RANGE => Err(EvalError::CostLimit),
+        ("_+_", [CelValue::List(one), CelValue::List(other)]) => check_length(one.len() + other.len()),
+        ("_+_", [CelValue::String(one), CelValue::String(other)]) => check_bytes(one.len() + other.len()),
+        ("replace", [CelValue::String(text), CelValue::String(old), CelValue::String(new), ..]) => {
             let most = if old.is_empty() { text.len() + 1 } else { text.len() / old.len() };
             check_bytes(most.saturating_mul(new.len()).saturating_add(text.len()))
         }
-        ("join", [Value::List(list), rest @ ..]) => {
-            let separator = rest.first().and_then(Value::as_str).map_or(0, str::len);
+        ("join", [CelValue::List(list), rest @ ..]) => {
+            let separator = rest.first().and_then(CelValue::as_str).map_or(0, str::len);
             check_bytes(joined(list).saturating_add(separator.saturating_mul(list.len())))
         }
-        ("flatten", [Value::List(list), ..]) => check_length(leaves(list)),
-        ("format", [_, Value::List(list)]) => check_bytes(weight(list)),
+        ("flatten", [CelValue::List(list), ..]) => check_length(leaves(list)),
+        ("format", [_, CelValue::List(list)]) => check_bytes(weight(list)),
         _ => Ok(()),
     }
 }
 
-fn joined(list: &List<'_>) -> usize {
+fn joined(list: &CelList<'_>) -> usize {
     list.iter().filter_map(|element| element.as_str().map(str::len)).fold(0, usize::saturating_add)
 }
 
 /// Returns the number of elements in a list and its lists, as far as it matters.
-fn leaves(list: &List<'_>) -> usize {
+fn leaves(list: &CelList<'_>) -> usize {
     let mut count: usize = 0;
     for element in list.iter() {
-        count = count.saturating_add(if let Value::List(inner) = &element { leaves(inner) } else { 1 });
+        count = count.saturating_add(if let CelValue::List(inner) = &element { leaves(inner) } else { 1 });
         if count > MOST_ELEMENTS {
             break;
         }
@@ -57,12 +57,12 @@ fn leaves(list: &List<'_>) -> usize {
 }
 
 /// Returns a lower bound of the bytes of a list as text.
-fn weight(list: &List<'_>) -> usize {
+fn weight(list: &CelList<'_>) -> usize {
     let mut bytes: usize = 0;
     for element in list.iter() {
         bytes = bytes.saturating_add(match &element {
-            Value::String(text) => text.len(),
-            Value::List(inner) => weight(inner),
+            CelValue::String(text) => text.len(),
+            CelValue::List(inner) => weight(inner),
             _ => 1,
         });
         if bytes > MOST_BYTES {

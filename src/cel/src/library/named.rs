@@ -4,28 +4,28 @@ use std::sync::LazyLock;
 
 use ::regex::Regex;
 
-use super::{Evaluated, Table, argument, strings::texts, text, url};
-use crate::{error::no_overload, value::Value};
+use super::{EvaluatedValue, Table, argument, strings::texts, text, url};
+use crate::{error::no_overload, value::CelValue};
 
 pub(super) const TABLE: Table = &[
     ("format-named", |values| {
         let format = NamedFormat::named(text(values, 0)?);
-        Ok(Value::Optional(format.map(|format| Value::Format(format).into())))
+        Ok(CelValue::Optional(format.map(|format| CelValue::Format(format).into())))
     }),
     ("format-validate", validate),
-    ("format.dns1123Label", |_| Ok(Value::Format(NamedFormat::Dns1123Label))),
-    ("format.dns1123Subdomain", |_| Ok(Value::Format(NamedFormat::Dns1123Subdomain))),
-    ("format.dns1035Label", |_| Ok(Value::Format(NamedFormat::Dns1035Label))),
-    ("format.qualifiedName", |_| Ok(Value::Format(NamedFormat::QualifiedName))),
-    ("format.dns1123LabelPrefix", |_| Ok(Value::Format(NamedFormat::Dns1123LabelPrefix))),
-    ("format.dns1123SubdomainPrefix", |_| Ok(Value::Format(NamedFormat::Dns1123SubdomainPrefix))),
-    ("format.dns1035LabelPrefix", |_| Ok(Value::Format(NamedFormat::Dns1035LabelPrefix))),
-    ("format.labelValue", |_| Ok(Value::Format(NamedFormat::LabelValue))),
-    ("format.uri", |_| Ok(Value::Format(NamedFormat::Uri))),
-    ("format.uuid", |_| Ok(Value::Format(NamedFormat::Uuid))),
-    ("format.byte", |_| Ok(Value::Format(NamedFormat::Byte))),
-    ("format.date", |_| Ok(Value::Format(NamedFormat::Date))),
-    ("format.datetime", |_| Ok(Value::Format(NamedFormat::Datetime))),
+    ("format.dns1123Label", |_| Ok(CelValue::Format(NamedFormat::Dns1123Label))),
+    ("format.dns1123Subdomain", |_| Ok(CelValue::Format(NamedFormat::Dns1123Subdomain))),
+    ("format.dns1035Label", |_| Ok(CelValue::Format(NamedFormat::Dns1035Label))),
+    ("format.qualifiedName", |_| Ok(CelValue::Format(NamedFormat::QualifiedName))),
+    ("format.dns1123LabelPrefix", |_| Ok(CelValue::Format(NamedFormat::Dns1123LabelPrefix))),
+    ("format.dns1123SubdomainPrefix", |_| Ok(CelValue::Format(NamedFormat::Dns1123SubdomainPrefix))),
+    ("format.dns1035LabelPrefix", |_| Ok(CelValue::Format(NamedFormat::Dns1035LabelPrefix))),
+    ("format.labelValue", |_| Ok(CelValue::Format(NamedFormat::LabelValue))),
+    ("format.uri", |_| Ok(CelValue::Format(NamedFormat::Uri))),
+    ("format.uuid", |_| Ok(CelValue::Format(NamedFormat::Uuid))),
+    ("format.byte", |_| Ok(CelValue::Format(NamedFormat::Byte))),
+    ("format.date", |_| Ok(CelValue::Format(NamedFormat::Date))),
+    ("format.datetime", |_| Ok(CelValue::Format(NamedFormat::Datetime))),
 ];
 
 /// A format that strings can be validated against.
@@ -227,10 +227,10 @@ pub(crate) fn pattern_size(format: NamedFormat) -> u64 {
     }
 }
 
-fn validate<'v>(values: &[Value<'v>]) -> Evaluated<'v> {
-    let Value::Format(format) = argument(values, 0)? else { return no_overload() };
+fn validate<'v>(values: &[CelValue<'v>]) -> EvaluatedValue<'v> {
+    let CelValue::Format(format) = argument(values, 0)? else { return no_overload() };
     let problems = format.validate(text(values, 1)?);
-    Ok(if problems.is_empty() { Value::Optional(None) } else { Value::some(texts(problems)) })
+    Ok(if problems.is_empty() { CelValue::Optional(None) } else { CelValue::some(texts(problems)) })
 }
 
 /// Replaces a trailing dash, and the character before it, by a letter.

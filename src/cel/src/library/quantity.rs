@@ -4,25 +4,25 @@ use std::{cmp::Ordering, fmt, sync::Arc};
 
 use num_bigint::{BigInt, Sign};
 
-use super::{Evaluated, Table, argument, text};
+use super::{EvaluatedValue, Table, argument, text};
 use crate::{
     error::{EvalError, failed, no_overload},
-    value::Value,
+    value::CelValue,
 };
 
 pub(super) const TABLE: Table = &[
     ("string_to_quantity", |values| match Quantity::parse(text(values, 0)?) {
-        Ok(quantity) => Ok(Value::Quantity(Arc::new(quantity))),
+        Ok(quantity) => Ok(CelValue::Quantity(Arc::new(quantity))),
         Err(message) => failed(message),
     }),
     ("is_quantity_string", |values| Ok(Quantity::parse(text(values, 0)?).is_ok().into())),
-    ("quantity_sign", |values| Ok(Value::Int(quantity(values, 0)?.sign()))),
+    ("quantity_sign", |values| Ok(CelValue::Int(quantity(values, 0)?.sign()))),
     ("quantity_is_greater_than", |values| Ok(order(values)?.is_gt().into())),
     ("quantity_is_less_than", |values| Ok(order(values)?.is_lt().into())),
-    ("quantity_compare_to", |values| Ok(Value::Int(order(values)? as i64))),
-    ("quantity_get_float", |values| Ok(Value::Double(quantity(values, 0)?.approximate()))),
+    ("quantity_compare_to", |values| Ok(CelValue::Int(order(values)? as i64))),
+    ("quantity_get_float", |values| Ok(CelValue::Double(quantity(values, 0)?.approximate()))),
     ("quantity_get_int", |values| match quantity(values, 0)?.int() {
-        Some(value) => Ok(Value::Int(value)),
+        Some(value) => Ok(CelValue::Int(value)),
         None => failed("cannot convert value to integer"),
     }),
     ("quantity_is_integer", |values| Ok(quantity(values, 0)?.int().is_some().into())),
@@ -50,14 +50,14 @@ pub struct Quantity {
     is_computed: bool,
 }
 
-fn quantity<'a>(values: &'a [Value<'_>], index: usize) -> Result<&'a Quantity, EvalError> {
+fn quantity<'a>(values: &'a [CelValue<'_>], index: usize) -> Result<&'a Quantity, EvalError> {
     match argument(values, index)? {
-        Value::Quantity(quantity) => Ok(quantity),
+        CelValue::Quantity(quantity) => Ok(quantity),
         _ => no_overload(),
     }
 }
 
-fn order(values: &[Value<'_>]) -> Result<Ordering, EvalError> {
+fn order(values: &[CelValue<'_>]) -> Result<Ordering, EvalError> {
     Ok(quantity(values, 0)?.compare(quantity(values, 1)?))
 }
 
@@ -65,7 +65,7 @@ fn power(exponent: u32) -> BigInt {
     BigInt::from(10).pow(exponent)
 }
 
-fn sum<'v>(one: &Quantity, other: Quantity) -> Evaluated<'v> {
+fn sum<'v>(one: &Quantity, other: Quantity) -> EvaluatedValue<'v> {
     let mut sum = if one.is_big || other.is_big {
         one.aligned_sum(&other)?
     } else if other.is_zero() {
@@ -76,16 +76,16 @@ fn sum<'v>(one: &Quantity, other: Quantity) -> Evaluated<'v> {
         one.aligned_sum(&other)?
     };
     sum.is_computed = true;
-    Ok(Value::Quantity(Arc::new(sum)))
+    Ok(CelValue::Quantity(Arc::new(sum)))
 }
 
-fn difference<'v>(one: &Quantity, other: &Quantity) -> Evaluated<'v> {
+fn difference<'v>(one: &Quantity, other: &Quantity) -> EvaluatedValue<'v> {
     let is_small = !one.is_big && !other.is_big;
     if is_small && other.digits == BigInt::from(i64::MIN) {
         // With 64 bits, the API server does not notice that this number has no opposite.
         let sum = one.aligned_sum(other)?;
         if !sum.is_big {
-            return Ok(Value::Quantity(Arc::new(sum)));
+            return Ok(CelValue::Quantity(Arc::new(sum)));
         }
     }
     sum(one, other.negated())
@@ -187,7 +187,7 @@ impl Quantity {
         if given.is_empty() {
             return Err(WRONG_FORMAT);
         }
-        let parts = Parts::new(given)?;
+        let parts = QuantityParts::new(given)?;
         let (base, exponent) = suffix(parts.suffix).ok_or(WRONG_SUFFIX)?;
         match parts.small(base, exponent)? {
             Some(small) => Ok(small),
@@ -197,7 +197,7 @@ impl Quantity {
 }
 
 /// The texts that a quantity consists of.
-struct Parts<'t> {
+struct QuantityParts<'t> {
     is_negative: bool,
     /// Sign, digits and point.
     number: &'t str,
@@ -206,7 +206,7 @@ struct Parts<'t> {
     suffix: &'t str,
 }
 
-impl<'t> Parts<'t> {
+impl<'t> QuantityParts<'t> {
     fn new(given: &'t str) -> Result<Self, &'static str> {
         let unsigned = given.strip_prefix(['-', '+']).unwrap_or(given);
         let is_negative = given.starts_with('-');

@@ -5,10 +5,10 @@ use std::{cell::RefCell, collections::HashMap};
 use ::regex::Regex;
 use kaudit_rego::builtins::regexes;
 
-use super::{Evaluated, Table, argument, int, text};
+use super::{EvaluatedValue, Table, argument, int, text};
 use crate::{
     error::{EvalError, failed, no_overload},
-    value::Value,
+    value::CelValue,
 };
 
 pub(super) const TABLE: Table = &[
@@ -63,39 +63,39 @@ fn compiled(pattern: &str) -> Result<Regex, String> {
     Ok(regex)
 }
 
-fn pattern(values: &[Value<'_>]) -> Result<Regex, EvalError> {
+fn pattern(values: &[CelValue<'_>]) -> Result<Regex, EvalError> {
     compiled(text(values, 1)?).or_else(|error| failed(format!("Illegal regex: {error}")))
 }
 
-pub(super) fn matches<'v>(values: &[Value<'v>]) -> Evaluated<'v> {
-    let Value::String(text) = argument(values, 0)? else {
+pub(super) fn matches<'v>(values: &[CelValue<'v>]) -> EvaluatedValue<'v> {
+    let CelValue::String(text) = argument(values, 0)? else {
         return match argument(values, 0)? {
-            Value::Duration(_) | Value::Timestamp(_) => no_overload(),
+            CelValue::Duration(_) | CelValue::Timestamp(_) => no_overload(),
             _ => failed("no such overload: matches"),
         };
     };
     let regex = compiled(super::text(values, 1)?).or_else(failed)?;
-    Ok(Value::Bool(regex.is_match(text)))
+    Ok(CelValue::Bool(regex.is_match(text)))
 }
 
 /// Calls a function with a constant pattern.
-pub(crate) fn constant<'v>(function: &str, regex: &Regex, values: &[Value<'v>]) -> Evaluated<'v> {
+pub(crate) fn constant<'v>(function: &str, regex: &Regex, values: &[CelValue<'v>]) -> EvaluatedValue<'v> {
     match function {
         "find" => find(regex, values),
         "findAll" => find_all(regex, values),
-        _ => Ok(Value::Bool(regex.is_match(text(values, 0)?))),
+        _ => Ok(CelValue::Bool(regex.is_match(text(values, 0)?))),
     }
 }
 
-fn find<'v>(regex: &Regex, values: &[Value<'v>]) -> Evaluated<'v> {
+fn find<'v>(regex: &Regex, values: &[CelValue<'v>]) -> EvaluatedValue<'v> {
     Ok(regex.find(text(values, 0)?).map_or("", |found| found.as_str()).into())
 }
 
-fn find_all<'v>(regex: &Regex, values: &[Value<'v>]) -> Evaluated<'v> {
+fn find_all<'v>(regex: &Regex, values: &[CelValue<'v>]) -> EvaluatedValue<'v> {
     let most = match values.get(2) {
         Some(_) => usize::try_from(int(values, 2)?).unwrap_or(usize::MAX),
         None => usize::MAX,
     };
     let found = regex.find_iter(text(values, 0)?).take(most);
-    Ok(Value::from(found.map(|found| found.as_str().into()).collect::<Vec<_>>()))
+    Ok(CelValue::from(found.map(|found| found.as_str().into()).collect::<Vec<_>>()))
 }

@@ -2,10 +2,10 @@
 
 use std::{cmp::Ordering, fmt, sync::Arc};
 
-use super::{Evaluated, Table, argument, strings::go_quoted, text};
+use super::{EvaluatedValue, Table, argument, strings::go_quoted, text};
 use crate::{
     error::{EvalError, failed, no_overload},
-    value::Value,
+    value::CelValue,
 };
 
 pub(super) const TABLE: Table = &[
@@ -16,7 +16,7 @@ pub(super) const TABLE: Table = &[
     ("semver_major", |values| Ok(number(version(values, 0)?.numbers[0]))),
     ("semver_minor", |values| Ok(number(version(values, 0)?.numbers[1]))),
     ("semver_patch", |values| Ok(number(version(values, 0)?.numbers[2]))),
-    ("semver_compare_to", |values| Ok(Value::Int(order(values)? as i64))),
+    ("semver_compare_to", |values| Ok(CelValue::Int(order(values)? as i64))),
     ("semver_is_greater_than", |values| Ok(order(values)?.is_gt().into())),
     ("semver_is_less_than", |values| Ok(order(values)?.is_lt().into())),
 ];
@@ -37,32 +37,32 @@ enum Identifier {
     Text(String),
 }
 
-fn value<'v>(version: Result<Semver, String>) -> Evaluated<'v> {
-    version.map_or_else(failed, |version| Ok(Value::Semver(Arc::new(version))))
+fn value<'v>(version: Result<Semver, String>) -> EvaluatedValue<'v> {
+    version.map_or_else(failed, |version| Ok(CelValue::Semver(Arc::new(version))))
 }
 
-fn version<'a>(values: &'a [Value<'_>], index: usize) -> Result<&'a Semver, EvalError> {
+fn version<'a>(values: &'a [CelValue<'_>], index: usize) -> Result<&'a Semver, EvalError> {
     match argument(values, index)? {
-        Value::Semver(version) => Ok(version),
+        CelValue::Semver(version) => Ok(version),
         _ => no_overload(),
     }
 }
 
 #[expect(clippy::cast_possible_wrap, reason = "as the API server does")]
-fn number<'v>(number: u64) -> Value<'v> {
-    Value::Int(number as i64)
+fn number<'v>(number: u64) -> CelValue<'v> {
+    CelValue::Int(number as i64)
 }
 
-fn order(values: &[Value<'_>]) -> Result<Ordering, EvalError> {
+fn order(values: &[CelValue<'_>]) -> Result<Ordering, EvalError> {
     Ok(version(values, 0)?.compare(version(values, 1)?))
 }
 
 /// Parses the first argument, and normalises it before if the second is true.
-fn parse(values: &[Value<'_>]) -> Result<Result<Semver, String>, EvalError> {
+fn parse(values: &[CelValue<'_>]) -> Result<Result<Semver, String>, EvalError> {
     let given = text(values, 0)?;
     match argument(values, 1)? {
-        Value::Bool(true) => Ok(normalized(given).and_then(|text| Semver::parse(&text))),
-        Value::Bool(false) => Ok(Semver::parse(given)),
+        CelValue::Bool(true) => Ok(normalized(given).and_then(|text| Semver::parse(&text))),
+        CelValue::Bool(false) => Ok(Semver::parse(given)),
         _ => no_overload(),
     }
 }

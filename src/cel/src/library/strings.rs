@@ -2,8 +2,8 @@
 
 use std::{num::IntErrorKind, sync::Arc};
 
-use super::{Evaluated, Table, int, list, text};
-use crate::{error::failed, value::Value};
+use super::{EvaluatedValue, Table, int, list, text};
+use crate::{error::failed, value::CelValue};
 
 pub(super) const TABLE: Table = &[
     ("contains_string", |values| Ok(text(values, 0)?.contains(text(values, 1)?).into())),
@@ -35,7 +35,7 @@ fn is_space(c: char) -> bool {
     c.is_whitespace()
 }
 
-fn out_of_range<'v>(index: i64) -> Evaluated<'v> {
+fn out_of_range<'v>(index: i64) -> EvaluatedValue<'v> {
     failed(format!("index out of range: {index}"))
 }
 
@@ -44,7 +44,7 @@ fn index(value: i64) -> Option<usize> {
     usize::try_from(value).ok()
 }
 
-fn char_at<'v>(values: &[Value<'v>]) -> Evaluated<'v> {
+fn char_at<'v>(values: &[CelValue<'v>]) -> EvaluatedValue<'v> {
     let (text, at) = (text(values, 0)?, int(values, 1)?);
     let count = text.chars().count();
     match index(at) {
@@ -54,73 +54,73 @@ fn char_at<'v>(values: &[Value<'v>]) -> Evaluated<'v> {
     }
 }
 
-fn index_of<'v>(text: &str, part: &str, from: i64) -> Evaluated<'v> {
+fn index_of<'v>(text: &str, part: &str, from: i64) -> EvaluatedValue<'v> {
     if part.is_empty() {
-        return Ok(Value::Int(from));
+        return Ok(CelValue::Int(from));
     }
     let Some(from) = index(from) else { return out_of_range(from) };
-    let Some((begin, _)) = text.char_indices().nth(from) else { return Ok(Value::Int(-1)) };
+    let Some((begin, _)) = text.char_indices().nth(from) else { return Ok(CelValue::Int(-1)) };
     Ok(match text[begin..].find(part) {
-        Some(at) => Value::length(from + text[begin..begin + at].chars().count()),
-        None => Value::Int(-1),
+        Some(at) => CelValue::length(from + text[begin..begin + at].chars().count()),
+        None => CelValue::Int(-1),
     })
 }
 
-fn last_index_of<'v>(values: &[Value<'v>]) -> Evaluated<'v> {
+fn last_index_of<'v>(values: &[CelValue<'v>]) -> EvaluatedValue<'v> {
     let (text, part) = (text(values, 0)?, text(values, 1)?);
     let count = text.chars().count();
     if part.is_empty() {
-        return Ok(Value::length(count));
+        return Ok(CelValue::length(count));
     }
     if text.len() < part.len() {
-        return Ok(Value::Int(-1));
+        return Ok(CelValue::Int(-1));
     }
     last_index_from(text, part, i64::try_from(count).unwrap_or(i64::MAX) - 1)
 }
 
-fn last_index_from<'v>(text: &str, part: &str, from: i64) -> Evaluated<'v> {
+fn last_index_from<'v>(text: &str, part: &str, from: i64) -> EvaluatedValue<'v> {
     if part.is_empty() {
-        return Ok(Value::Int(from));
+        return Ok(CelValue::Int(from));
     }
     let Some(from) = index(from) else { return out_of_range(from) };
     let (count, length) = (text.chars().count(), part.chars().count());
     if from >= count || length > count {
-        return Ok(Value::Int(-1));
+        return Ok(CelValue::Int(-1));
     }
     // The last place where the part may begin.
     let last = from.min(count - length);
     let end = text.char_indices().nth(last + length).map_or(text.len(), |(at, _)| at);
     Ok(match text[..end].rfind(part) {
-        Some(at) => Value::length(text[..at].chars().count()),
-        None => Value::Int(-1),
+        Some(at) => CelValue::length(text[..at].chars().count()),
+        None => CelValue::Int(-1),
     })
 }
 
-fn replace<'v>(text: &str, old: &str, new: &str, most: i64) -> Value<'v> {
+fn replace<'v>(text: &str, old: &str, new: &str, most: i64) -> CelValue<'v> {
     let most = usize::try_from(most).unwrap_or(usize::MAX);
     text.replacen(old, new, most).into()
 }
 
-fn split<'v>(text: &str, separator: &str, most: i64) -> Value<'v> {
+fn split<'v>(text: &str, separator: &str, most: i64) -> CelValue<'v> {
     if most == 0 {
-        return Value::from(Vec::new());
+        return CelValue::from(Vec::new());
     }
     let most = usize::try_from(most).unwrap_or(usize::MAX);
     if !separator.is_empty() {
-        return Value::from(text.splitn(most, separator).map(Value::from).collect::<Vec<_>>());
+        return CelValue::from(text.splitn(most, separator).map(CelValue::from).collect::<Vec<_>>());
     }
     // Without a separator, at every code point; the last part has the rest.
     let mut parts = Vec::new();
     let mut rest = text;
     while let Some(c) = rest.chars().next() {
         let length = if parts.len() + 1 == most { rest.len() } else { c.len_utf8() };
-        parts.push(Value::from(&rest[..length]));
+        parts.push(CelValue::from(&rest[..length]));
         rest = &rest[length..];
     }
-    Value::from(parts)
+    CelValue::from(parts)
 }
 
-fn substring<'v>(text: &str, from: i64, to: Option<i64>) -> Evaluated<'v> {
+fn substring<'v>(text: &str, from: i64, to: Option<i64>) -> EvaluatedValue<'v> {
     if let Some(to) = to
         && from > to
     {
@@ -139,7 +139,7 @@ fn substring<'v>(text: &str, from: i64, to: Option<i64>) -> Evaluated<'v> {
     Ok(text[byte(begin)..end].into())
 }
 
-fn join<'v>(values: &[Value<'v>], separator: &str) -> Evaluated<'v> {
+fn join<'v>(values: &[CelValue<'v>], separator: &str) -> EvaluatedValue<'v> {
     let mut joined = String::new();
     for (position, element) in list(values, 0)?.iter().enumerate() {
         if position > 0 {
@@ -150,7 +150,7 @@ fn join<'v>(values: &[Value<'v>], separator: &str) -> Evaluated<'v> {
             None => return failed(format!("join: invalid input: {}", element.plain())),
         }
     }
-    Ok(Value::from(joined))
+    Ok(CelValue::from(joined))
 }
 
 /// Returns the letter after the backslash of a character that has an escape of its own, in CEL and in Go.
@@ -206,6 +206,6 @@ pub(super) fn atoi_error(text: &str, error: &std::num::ParseIntError) -> String 
 }
 
 /// Returns a list of texts.
-pub(super) fn texts<'v>(texts: Vec<String>) -> Value<'v> {
-    Value::List(crate::value::List::Shared(Arc::new(texts.into_iter().map(Value::from).collect())))
+pub(super) fn texts<'v>(texts: Vec<String>) -> CelValue<'v> {
+    CelValue::List(crate::value::CelList::Shared(Arc::new(texts.into_iter().map(CelValue::from).collect())))
 }

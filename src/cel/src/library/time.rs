@@ -2,10 +2,10 @@
 
 use chrono::{DateTime, Datelike, Offset, TimeZone, Timelike};
 
-use super::{Evaluated, Table, argument, floats, text, unexpected};
+use super::{EvaluatedValue, Table, argument, floats, text, unexpected};
 use crate::{
     error::{EvalError, failed},
-    value::{Timestamp, Value},
+    value::{CelValue, Timestamp},
 };
 
 const SECOND: i64 = 1_000_000_000;
@@ -14,7 +14,7 @@ const FIRST: i64 = -62_135_596_800;
 const LAST: i64 = 253_402_300_799;
 
 /// A field of a date or time.
-type Part = fn(&DateTime<chrono::FixedOffset>) -> i64;
+type TimePart = fn(&DateTime<chrono::FixedOffset>) -> i64;
 
 pub(super) const TABLE: Table = &[
     ("timestamp_to_year", |values| part(values, |time| time.year().into())),
@@ -44,8 +44,8 @@ pub(super) const TABLE: Table = &[
 ];
 
 /// Returns a part of a timestamp in UTC, or in the time zone of the second argument.
-fn part<'v>(values: &[Value<'v>], part: Part) -> Evaluated<'v> {
-    let Value::Timestamp(time) = argument(values, 0)? else { return unexpected() };
+fn part<'v>(values: &[CelValue<'v>], part: TimePart) -> EvaluatedValue<'v> {
+    let CelValue::Timestamp(time) = argument(values, 0)? else { return unexpected() };
     let Some(utc) = DateTime::from_timestamp(time.seconds, time.nanos) else { return failed("timestamp overflow") };
     let offset = match values.get(1) {
         Some(_) => zone_offset(text(values, 1)?, &utc)?,
@@ -54,7 +54,7 @@ fn part<'v>(values: &[Value<'v>], part: Part) -> Evaluated<'v> {
     // Larger offsets than a day have no meaning; the API server computes with them.
     let shifted = time.seconds.saturating_add(offset);
     let Some(local) = DateTime::from_timestamp(shifted, time.nanos) else { return failed("timestamp overflow") };
-    Ok(Value::Int(part(&local.fixed_offset())))
+    Ok(CelValue::Int(part(&local.fixed_offset())))
 }
 
 /// Returns the seconds east of UTC of `Europe/Paris` or `+01:00`.
@@ -78,23 +78,23 @@ fn zone_offset(zone: &str, at: &DateTime<chrono::Utc>) -> Result<i64, EvalError>
     Ok(hours.saturating_mul(60).saturating_add(minutes).saturating_mul(60))
 }
 
-fn whole<'v>(values: &[Value<'v>], unit: i64) -> Evaluated<'v> {
+fn whole<'v>(values: &[CelValue<'v>], unit: i64) -> EvaluatedValue<'v> {
     match argument(values, 0)? {
-        Value::Duration(nanos) => Ok(Value::Int(nanos / unit)),
+        CelValue::Duration(nanos) => Ok(CelValue::Int(nanos / unit)),
         _ => unexpected(),
     }
 }
 
-pub(super) fn duration<'v>(nanos: Option<i64>) -> Evaluated<'v> {
-    nanos.map_or_else(|| failed("integer overflow"), |nanos| Ok(Value::Duration(nanos)))
+pub(super) fn duration<'v>(nanos: Option<i64>) -> EvaluatedValue<'v> {
+    nanos.map_or_else(|| failed("integer overflow"), |nanos| Ok(CelValue::Duration(nanos)))
 }
 
 /// Returns a timestamp if it is between the years 1 and 9999.
-pub(super) fn checked<'v>(time: Timestamp) -> Evaluated<'v> {
-    if (FIRST..=LAST).contains(&time.seconds) { Ok(Value::Timestamp(time)) } else { failed("timestamp overflow") }
+pub(super) fn checked<'v>(time: Timestamp) -> EvaluatedValue<'v> {
+    if (FIRST..=LAST).contains(&time.seconds) { Ok(CelValue::Timestamp(time)) } else { failed("timestamp overflow") }
 }
 
-pub(super) fn later<'v>(time: Timestamp, nanos: i64) -> Evaluated<'v> {
+pub(super) fn later<'v>(time: Timestamp, nanos: i64) -> EvaluatedValue<'v> {
     let total = i128::from(time.seconds) * i128::from(SECOND) + i128::from(time.nanos) + i128::from(nanos);
     let (seconds, nanos) = (total.div_euclid(SECOND.into()), total.rem_euclid(SECOND.into()));
     match (i64::try_from(seconds), u32::try_from(nanos)) {
@@ -103,7 +103,7 @@ pub(super) fn later<'v>(time: Timestamp, nanos: i64) -> Evaluated<'v> {
     }
 }
 
-pub(super) fn earlier<'v>(time: Timestamp, nanos: i64) -> Evaluated<'v> {
+pub(super) fn earlier<'v>(time: Timestamp, nanos: i64) -> EvaluatedValue<'v> {
     match nanos.checked_neg() {
         Some(nanos) => later(time, nanos),
         None => failed("integer overflow"),
@@ -111,7 +111,7 @@ pub(super) fn earlier<'v>(time: Timestamp, nanos: i64) -> Evaluated<'v> {
 }
 
 /// Returns the duration between two timestamps.
-pub(super) fn between<'v>(one: Timestamp, other: Timestamp) -> Evaluated<'v> {
+pub(super) fn between<'v>(one: Timestamp, other: Timestamp) -> EvaluatedValue<'v> {
     let total = |time: Timestamp| i128::from(time.seconds) * i128::from(SECOND) + i128::from(time.nanos);
     duration(i64::try_from(total(one) - total(other)).ok())
 }

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, fmt, sync::Arc};
 use super::{Table, argument, strings::go_quoted, text};
 use crate::{
     error::{EvalError, failed, no_overload},
-    value::{Key, Map, Text, Value},
+    value::{CelText, CelValue, Map, MapKey},
 };
 
 pub(super) const TABLE: Table = &[
@@ -13,7 +13,7 @@ pub(super) const TABLE: Table = &[
         let given = text(values, 0)?;
         let parsed = Url::parse_request(given).and_then(|_| Url::parse(given));
         match parsed {
-            Ok(url) => Ok(Value::Url(Arc::new(url))),
+            Ok(url) => Ok(CelValue::Url(Arc::new(url))),
             Err(message) => failed(format!("URL parse error during conversion from string: {message}")),
         }
     }),
@@ -23,12 +23,12 @@ pub(super) const TABLE: Table = &[
     ("url_get_hostname", |values| Ok(url(values)?.host_and_port().0.into())),
     ("url_get_port", |values| Ok(url(values)?.host_and_port().1.into())),
     ("url_get_escaped_path", |values| Ok(url(values)?.path.as_str().into())),
-    ("url_get_query", |values| Ok(Value::Map(url(values)?.query()))),
+    ("url_get_query", |values| Ok(CelValue::Map(url(values)?.query()))),
 ];
 
-fn url<'a>(values: &'a [Value<'_>]) -> Result<&'a Url, EvalError> {
+fn url<'a>(values: &'a [CelValue<'_>]) -> Result<&'a Url, EvalError> {
     match argument(values, 0)? {
-        Value::Url(url) => Ok(url),
+        CelValue::Url(url) => Ok(url),
         _ => no_overload(),
     }
 }
@@ -49,7 +49,7 @@ pub struct Url {
 
 /// The parts of URLs with rules of their own for escapes.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Part {
+enum UrlPart {
     Host,
     Zone,
     Path,
@@ -69,7 +69,7 @@ impl Url {
         let (before, fragment) = given.split_once('#').map_or((given, None), |(before, after)| (before, Some(after)));
         let parsed = Self::parts(before, false).and_then(|mut url| {
             if let Some(fragment) = fragment.filter(|fragment| !fragment.is_empty()) {
-                unescape(fragment, Part::Fragment)?;
+                unescape(fragment, UrlPart::Fragment)?;
                 url.fragment = Some(fragment.to_owned());
             }
             Ok(url)
@@ -110,7 +110,7 @@ impl Url {
             (url.user, url.host) = parse_authority(&authority[..end])?;
             rest = &authority[end..];
         }
-        let path = unescape(rest, Part::Path)?;
+        let path = unescape(rest, UrlPart::Path)?;
         let is_valid = rest.bytes().all(|byte| byte == b'%' || is_plain_in_path(byte) || b"[]".contains(&byte));
         url.path = if is_valid { rest.to_owned() } else { escape_path(&path) };
         Ok(url)
@@ -126,19 +126,20 @@ impl Url {
 
     /// Returns the parameters of the query; invalid ones are left out.
     fn query<'v>(&self) -> Map<'v> {
-        let mut all: BTreeMap<String, Vec<Value<'v>>> = BTreeMap::new();
+        let mut all: BTreeMap<String, Vec<CelValue<'v>>> = BTreeMap::new();
         for pair in self.query.as_deref().unwrap_or_default().split('&') {
             if pair.is_empty() || pair.contains(';') {
                 continue;
             }
             let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
-            let decoded = |text: &str| unescape(&text.replace('+', " "), Part::Fragment).ok();
+            let decoded = |text: &str| unescape(&text.replace('+', " "), UrlPart::Fragment).ok();
             if let (Some(key), Some(value)) = (decoded(key), decoded(value)) {
                 let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
-                all.entry(text(key)).or_default().push(Value::from(text(value)));
+                all.entry(text(key)).or_default().push(CelValue::from(text(value)));
             }
         }
-        let entries = all.into_iter().map(|(key, values)| (Key::String(Text::Shared(key.into())), Value::from(values)));
+        let entries =
+            all.into_iter().map(|(key, values)| (MapKey::String(CelText::Shared(key.into())), CelValue::from(values)));
         Map::Shared(Arc::new(entries.collect()))
     }
 }
@@ -165,7 +166,7 @@ fn parse_authority(authority: &str) -> Result<(Option<String>, String), String> 
     if !user.bytes().all(is_allowed) {
         return Err("net/url: invalid userinfo".to_owned());
     }
-    unescape(user, Part::Fragment)?;
+    unescape(user, UrlPart::Fragment)?;
     Ok((Some(user.to_owned()), host))
 }
 
@@ -184,8 +185,8 @@ fn parse_host(host: &str) -> Result<String, String> {
             Some(at) => (&host[1..at], Some(&host[at..close])),
             None => (&host[1..close], None),
         };
-        let decoded = text(unescape(address, Part::Host)?);
-        let zone = zone.map(|zone| unescape(zone, Part::Zone).map(text)).transpose()?.unwrap_or_default();
+        let decoded = text(unescape(address, UrlPart::Host)?);
+        let zone = zone.map(|zone| unescape(zone, UrlPart::Zone).map(text)).transpose()?.unwrap_or_default();
         if decoded.parse::<std::net::Ipv6Addr>().is_err() {
             return Err(format!("invalid host: ParseAddr({}): unable to parse IP", go_quoted(&decoded)));
         }
@@ -194,7 +195,7 @@ fn parse_host(host: &str) -> Result<String, String> {
     if let Some(colon) = host.find(':') {
         check_port(&host[colon..])?;
     }
-    unescape(host, Part::Host).map(text)
+    unescape(host, UrlPart::Host).map(text)
 }
 
 /// Whether a text is empty, or a colon with digits.
@@ -206,7 +207,7 @@ fn is_port(port: &str) -> bool {
 }
 
 /// Decodes percent escapes.
-fn unescape(given: &str, part: Part) -> Result<Vec<u8>, String> {
+fn unescape(given: &str, part: UrlPart) -> Result<Vec<u8>, String> {
     let bytes = given.as_bytes();
     let mut decoded = Vec::with_capacity(bytes.len());
     let mut at = 0;
@@ -219,9 +220,9 @@ fn unescape(given: &str, part: Part) -> Result<Vec<u8>, String> {
                 return Err(format!("invalid URL escape {}", go_quoted(&String::from_utf8_lossy(&bytes[at..end]))));
             };
             let is_wrong = match part {
-                Part::Host => code < 0x80 && code != b'%',
-                Part::Zone => code != b'%' && code != b' ' && code < 0x80 && !is_plain_in_host(code),
-                Part::Path | Part::Fragment => false,
+                UrlPart::Host => code < 0x80 && code != b'%',
+                UrlPart::Zone => code != b'%' && code != b' ' && code < 0x80 && !is_plain_in_host(code),
+                UrlPart::Path | UrlPart::Fragment => false,
             };
             if is_wrong {
                 return Err(format!("invalid URL escape {}", go_quoted(&given[at..at + 3])));
@@ -230,7 +231,7 @@ fn unescape(given: &str, part: Part) -> Result<Vec<u8>, String> {
             at += 3;
             continue;
         }
-        if matches!(part, Part::Host | Part::Zone) && byte < 0x80 && !is_plain_in_host(byte) {
+        if matches!(part, UrlPart::Host | UrlPart::Zone) && byte < 0x80 && !is_plain_in_host(byte) {
             return Err(format!("invalid character {} in host name", go_quoted(&char::from(byte).to_string())));
         }
         decoded.push(byte);

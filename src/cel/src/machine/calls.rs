@@ -1,18 +1,18 @@
 //! Calls of functions.
 
-use super::{Evaluated, Machine};
+use super::{CelMachine, EvaluatedValue};
 use crate::{
     cost,
-    declarations::Overload,
+    declarations::FunctionOverload,
     error::{EvalError, failed, no_overload},
     library,
     plan::Call,
-    types::Type,
-    value::Value,
+    types::CelType,
+    value::CelValue,
 };
 
-impl<'v> Machine<'v, '_> {
-    pub(super) fn call(&mut self, call: &'v Call) -> Evaluated<'v> {
+impl<'v> CelMachine<'v, '_> {
+    pub(super) fn call(&mut self, call: &'v Call) -> EvaluatedValue<'v> {
         let mut arguments = Vec::with_capacity(call.arguments.len());
         let mut failure = None;
         let last = call.arguments.len().saturating_sub(1);
@@ -24,7 +24,7 @@ impl<'v> Machine<'v, '_> {
                 Err(error) if call.stops_early && index < last => return Err(error),
                 Err(error) => {
                     failure = failure.or(Some(error));
-                    arguments.push(Value::Null);
+                    arguments.push(CelValue::Null);
                 }
             }
         }
@@ -45,14 +45,14 @@ impl<'v> Machine<'v, '_> {
 }
 
 /// Calls the implementation for the arguments.
-pub(crate) fn dispatch<'v>(call: &Call, arguments: &[Value<'v>]) -> Evaluated<'v> {
+pub(crate) fn dispatch<'v>(call: &Call, arguments: &[CelValue<'v>]) -> EvaluatedValue<'v> {
     if let Some(regex) = &call.regex {
         return library::regex::constant(call.function.name, regex, arguments);
     }
     if let Some(implementation) = call.function.shared {
         return implementation(arguments);
     }
-    let accepts = |overload: &Overload| {
+    let accepts = |overload: &FunctionOverload| {
         overload.arguments.len() == arguments.len()
             && overload.arguments.iter().zip(arguments).all(|(parameter, argument)| accepts(parameter, argument))
     };
@@ -65,18 +65,18 @@ pub(crate) fn dispatch<'v>(call: &Call, arguments: &[Value<'v>]) -> Evaluated<'v
         Some(implementation) => implementation(arguments),
         None if call.is_unguarded => no_overload(),
         None => {
-            let types: Vec<_> = arguments.iter().map(Value::type_name).collect();
+            let types: Vec<_> = arguments.iter().map(CelValue::type_name).collect();
             failed(format!("no such overload: {}({})", call.function.name, types.join(", ")))
         }
     }
 }
 
 /// Whether a value is of a type; of lists and maps only the first element is looked at.
-fn accepts(parameter: &Type, value: &Value<'_>) -> bool {
+fn accepts(parameter: &CelType, value: &CelValue<'_>) -> bool {
     match (parameter, value) {
-        (Type::Dyn | Type::Param(_), _) => true,
-        (Type::List(element), Value::List(list)) => list.get(0).is_none_or(|first| accepts(element, &first)),
-        (Type::Map(entry), Value::Map(map)) => {
+        (CelType::Dyn | CelType::Param(_), _) => true,
+        (CelType::List(element), CelValue::List(list)) => list.get(0).is_none_or(|first| accepts(element, &first)),
+        (CelType::Map(entry), CelValue::Map(map)) => {
             map.entries().first().is_none_or(|(key, value)| accepts(&entry.0, key) && accepts(&entry.1, value))
         }
         _ => parameter.runtime_name() == value.type_name(),

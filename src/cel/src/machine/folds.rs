@@ -1,27 +1,27 @@
 //! Comprehensions.
 
-use super::{Evaluated, Local, Machine};
+use super::{CelMachine, EvaluatedValue, Local};
 use crate::{
     cost,
     error::{EvalError, failed, no_overload},
     library::{self, limits},
-    plan::{Collect, Fold, Node, Quantifier, Slots},
-    value::{List, Map, Value},
+    plan::{Collect, Fold, PlanNode, Quantifier, Slots},
+    value::{CelList, CelValue, Map},
 };
 
 /// The elements that a comprehension iterates over.
-enum Range<'v> {
-    List(List<'v>),
-    Keys(Vec<Value<'v>>),
-    Entries(Vec<(Value<'v>, Value<'v>)>),
+enum FoldRange<'v> {
+    List(CelList<'v>),
+    Keys(Vec<CelValue<'v>>),
+    Entries(Vec<(CelValue<'v>, CelValue<'v>)>),
 }
 
-impl<'v> Range<'v> {
-    fn new(value: Value<'v>, pairs: bool) -> Result<Self, EvalError> {
+impl<'v> FoldRange<'v> {
+    fn new(value: CelValue<'v>, pairs: bool) -> Result<Self, EvalError> {
         match value {
-            Value::List(list) => Ok(Self::List(list)),
-            Value::Map(map) if pairs => Ok(Self::Entries(entries(&map))),
-            Value::Map(map) => Ok(Self::Keys(map.keys())),
+            CelValue::List(list) => Ok(Self::List(list)),
+            CelValue::Map(map) if pairs => Ok(Self::Entries(entries(&map))),
+            CelValue::Map(map) => Ok(Self::Keys(map.keys())),
             other if pairs => failed(format!("unsupported comprehension range type: {}", library::go_type(&other))),
             other => failed(format!("got '{}', expected iterable type", library::go_type(&other))),
         }
@@ -35,10 +35,10 @@ impl<'v> Range<'v> {
         }
     }
 
-    fn get(&self, index: usize, pairs: bool) -> (Value<'v>, Option<Value<'v>>) {
+    fn get(&self, index: usize, pairs: bool) -> (CelValue<'v>, Option<CelValue<'v>>) {
         match self {
-            Self::List(list) => match list.get(index).unwrap_or(Value::Null) {
-                element if pairs => (Value::length(index), Some(element)),
+            Self::List(list) => match list.get(index).unwrap_or(CelValue::Null) {
+                element if pairs => (CelValue::length(index), Some(element)),
                 element => (element, None),
             },
             Self::Keys(keys) => (keys[index].clone(), None),
@@ -47,18 +47,18 @@ impl<'v> Range<'v> {
     }
 }
 
-fn entries<'v>(map: &Map<'v>) -> Vec<(Value<'v>, Value<'v>)> {
+fn entries<'v>(map: &Map<'v>) -> Vec<(CelValue<'v>, CelValue<'v>)> {
     map.entries()
 }
 
-impl<'v> Machine<'v, '_> {
-    fn range(&mut self, node: &'v Node, slots: Slots) -> Result<Range<'v>, EvalError> {
+impl<'v> CelMachine<'v, '_> {
+    fn range(&mut self, node: &'v PlanNode, slots: Slots) -> Result<FoldRange<'v>, EvalError> {
         let value = self.eval(node)?;
-        Range::new(value, slots.second.is_some())
+        FoldRange::new(value, slots.second.is_some())
     }
 
     /// Sets the variables for an element.
-    fn set(&mut self, range: &Range<'v>, index: usize, slots: Slots) {
+    fn set(&mut self, range: &FoldRange<'v>, index: usize, slots: Slots) {
         let (first, second) = range.get(index, slots.second.is_some());
         self.locals[slots.first] = Local::Done(Ok(first));
         if let (Some(slot), Some(value)) = (slots.second, second) {
@@ -66,7 +66,7 @@ impl<'v> Machine<'v, '_> {
         }
     }
 
-    pub(super) fn quantifier(&mut self, quantifier: &'v Quantifier) -> Evaluated<'v> {
+    pub(super) fn quantifier(&mut self, quantifier: &'v Quantifier) -> EvaluatedValue<'v> {
         let range = self.range(&quantifier.range, quantifier.slots)?;
         // The condition reads the accumulator, negates it for `exists`, and tests it; the step reads it.
         let per_element = 3 + u64::from(quantifier.exists);
@@ -80,7 +80,7 @@ impl<'v> Machine<'v, '_> {
             }
             self.meter.charge_units(per_element)?;
             match self.eval(&quantifier.predicate) {
-                Ok(Value::Bool(value)) => is_decided = value == quantifier.exists,
+                Ok(CelValue::Bool(value)) => is_decided = value == quantifier.exists,
                 Ok(_) => error = error.or_else(|| no_overload::<()>().err()),
                 Err(failure) if failure.is_final() => return Err(failure),
                 Err(failure) => error = error.or(Some(failure)),
@@ -89,22 +89,22 @@ impl<'v> Machine<'v, '_> {
         // The result reads the accumulator.
         self.meter.charge(cost::UNIT)?;
         match error {
-            _ if is_decided => Ok(Value::Bool(quantifier.exists)),
+            _ if is_decided => Ok(CelValue::Bool(quantifier.exists)),
             Some(error) => Err(error),
-            None => Ok(Value::Bool(!quantifier.exists)),
+            None => Ok(CelValue::Bool(!quantifier.exists)),
         }
     }
 
-    pub(super) fn collect(&mut self, collect: &'v Collect) -> Evaluated<'v> {
+    pub(super) fn collect(&mut self, collect: &'v Collect) -> EvaluatedValue<'v> {
         let range = self.range(&collect.range, collect.slots)?;
-        let list_cost = if matches!(collect.element, Node::Constant(_)) { 0 } else { cost::LIST };
-        let mut collected: Result<Vec<Value<'v>>, EvalError> = Ok(Vec::new());
+        let list_cost = if matches!(collect.element, PlanNode::Constant(_)) { 0 } else { cost::LIST };
+        let mut collected: Result<Vec<CelValue<'v>>, EvalError> = Ok(Vec::new());
         for index in 0..range.len() {
             self.set(&range, index, collect.slots);
             if let Some(filter) = &collect.filter {
                 match self.eval(filter) {
-                    Ok(Value::Bool(true)) => {}
-                    Ok(Value::Bool(false)) => continue,
+                    Ok(CelValue::Bool(true)) => {}
+                    Ok(CelValue::Bool(false)) => continue,
                     Err(failure) if failure.is_final() => return Err(failure),
                     other => {
                         collected = other.and_then(|_| no_overload());
@@ -126,16 +126,16 @@ impl<'v> Machine<'v, '_> {
             };
         }
         self.meter.charge(cost::UNIT)?;
-        collected.map(Value::from)
+        collected.map(CelValue::from)
     }
 
-    pub(super) fn fold(&mut self, fold: &'v Fold) -> Evaluated<'v> {
+    pub(super) fn fold(&mut self, fold: &'v Fold) -> EvaluatedValue<'v> {
         let range = self.range(&fold.range, fold.slots)?;
         self.locals[fold.accumulator] = Local::Lazy(&fold.init);
         for index in 0..range.len() {
             self.set(&range, index, fold.slots);
             match self.eval(&fold.condition) {
-                Ok(Value::Bool(false)) => break,
+                Ok(CelValue::Bool(false)) => break,
                 Err(failure) if failure.is_final() => return Err(failure),
                 _ => {}
             }

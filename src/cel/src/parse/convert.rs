@@ -6,9 +6,9 @@ use cel::common::ast::{self as foreign, IdedExpr, SourceInfo, operators};
 
 use super::{Parsed, macros, too_deep};
 use crate::{
-    ast::{Call, Element, Entry, Expr, ExprKind, Select},
+    ast::{CallExpr, CelExpr, CelExprKind, ListElement, MapEntry, Select},
     error::CompileError,
-    value::{Text, Value},
+    value::{CelText, CelValue},
 };
 
 pub(super) struct Converter<'i> {
@@ -21,7 +21,7 @@ pub(super) struct Converter<'i> {
 }
 
 /// An expression without a value, where a problem was found.
-const NOTHING: ExprKind = ExprKind::Literal(Value::Null);
+const NOTHING: CelExprKind = CelExprKind::Literal(CelValue::Null);
 
 impl<'i> Converter<'i> {
     pub(super) fn new(info: &'i SourceInfo, most_depth: usize) -> Self {
@@ -47,10 +47,10 @@ impl<'i> Converter<'i> {
     }
 
     /// Returns an expression with a new id.
-    pub(super) fn new_expr(&mut self, offset: usize, kind: ExprKind) -> Expr {
+    pub(super) fn new_expr(&mut self, offset: usize, kind: CelExprKind) -> CelExpr {
         let id = self.count;
         self.count += 1;
-        Expr { id, offset, kind }
+        CelExpr { id, offset, kind }
     }
 
     /// Records a problem at an offset in code points.
@@ -78,7 +78,7 @@ impl<'i> Converter<'i> {
         if before.ends_with('-') { before.len() - 1 } else { byte }
     }
 
-    fn expr(&mut self, tree: IdedExpr, depth: usize) -> Result<Expr, CompileError> {
+    fn expr(&mut self, tree: IdedExpr, depth: usize) -> Result<CelExpr, CompileError> {
         if depth > self.most_depth {
             return Err(too_deep());
         }
@@ -88,15 +88,15 @@ impl<'i> Converter<'i> {
         }
         let offset = self.code_points(byte);
         let kind = match tree.expr {
-            foreign::Expr::Literal(literal) => ExprKind::Literal(value(literal)),
-            foreign::Expr::Ident(name) => ExprKind::Ident(name.trim_start_matches('.').into()),
+            foreign::Expr::Literal(literal) => CelExprKind::Literal(value(literal)),
+            foreign::Expr::Ident(name) => CelExprKind::Ident(name.trim_start_matches('.').into()),
             foreign::Expr::Select(select) => {
                 let operand = self.expr(*select.operand, depth + 1)?;
-                ExprKind::Select(Box::new(Select { operand, field: select.field.into(), test: false }))
+                CelExprKind::Select(Box::new(Select { operand, field: select.field.into(), test: false }))
             }
-            foreign::Expr::List(list) => ExprKind::List(self.elements(list, depth)?),
-            foreign::Expr::Map(map) => ExprKind::Map(self.entries(map.entries, depth)?),
-            foreign::Expr::Struct(message) => ExprKind::Struct(message.type_name.trim_start_matches('.').into()),
+            foreign::Expr::List(list) => CelExprKind::List(self.elements(list, depth)?),
+            foreign::Expr::Map(map) => CelExprKind::Map(self.entries(map.entries, depth)?),
+            foreign::Expr::Struct(message) => CelExprKind::Struct(message.type_name.trim_start_matches('.').into()),
             foreign::Expr::Call(call) => return self.call(offset, call, depth),
             foreign::Expr::Comprehension(_) | foreign::Expr::Unspecified => {
                 self.refuse(offset, "not an expression");
@@ -106,33 +106,33 @@ impl<'i> Converter<'i> {
         Ok(self.new_expr(offset, kind))
     }
 
-    fn elements(&mut self, list: foreign::ListExpr, depth: usize) -> Result<Vec<Element>, CompileError> {
+    fn elements(&mut self, list: foreign::ListExpr, depth: usize) -> Result<Vec<ListElement>, CompileError> {
         let optionals = list.optional_indices;
         let elements = list.elements.into_iter().enumerate();
         elements
             .map(|(index, element)| {
-                Ok(Element { value: self.expr(element, depth)?, optional: optionals.contains(&index) })
+                Ok(ListElement { value: self.expr(element, depth)?, optional: optionals.contains(&index) })
             })
             .collect()
     }
 
-    fn entries(&mut self, entries: Vec<foreign::IdedEntryExpr>, depth: usize) -> Result<Vec<Entry>, CompileError> {
+    fn entries(&mut self, entries: Vec<foreign::IdedEntryExpr>, depth: usize) -> Result<Vec<MapEntry>, CompileError> {
         let mut all = Vec::with_capacity(entries.len());
         for entry in entries {
             if let foreign::EntryExpr::MapEntry(entry) = entry.expr {
                 let key = self.expr(entry.key, depth)?;
-                all.push(Entry { key, value: self.expr(entry.value, depth)?, optional: entry.optional });
+                all.push(MapEntry { key, value: self.expr(entry.value, depth)?, optional: entry.optional });
             }
         }
         Ok(all)
     }
 
-    fn call(&mut self, offset: usize, call: foreign::CallExpr, depth: usize) -> Result<Expr, CompileError> {
+    fn call(&mut self, offset: usize, call: foreign::CallExpr, depth: usize) -> Result<CelExpr, CompileError> {
         let deeper = depth + usize::from(is_counted(&call));
         let target = call.target.map(|target| self.expr(*target, deeper)).transpose()?;
         let arguments = call.args.into_iter().map(|argument| self.expr(argument, deeper)).collect::<Result<_, _>>()?;
         let name = call.func_name.trim_start_matches('.');
-        let call = Call { function: name.into(), target: target.map(Box::new), arguments };
+        let call = CallExpr { function: name.into(), target: target.map(Box::new), arguments };
         Ok(macros::expand(self, offset, call))
     }
 }
@@ -152,15 +152,15 @@ fn is_negative(expr: &foreign::Expr) -> bool {
     }
 }
 
-fn value(literal: foreign::LiteralValue) -> Value<'static> {
+fn value(literal: foreign::LiteralValue) -> CelValue<'static> {
     use foreign::LiteralValue;
     match literal {
-        LiteralValue::Boolean(value) => Value::Bool(*value.inner()),
-        LiteralValue::Bytes(value) => Value::Bytes(Arc::from(value.inner())),
-        LiteralValue::Double(value) => Value::Double(*value.inner()),
-        LiteralValue::Int(value) => Value::Int(*value.inner()),
-        LiteralValue::Null => Value::Null,
-        LiteralValue::String(value) => Value::String(Text::Shared(Arc::from(value.inner()))),
-        LiteralValue::UInt(value) => Value::Uint(*value.inner()),
+        LiteralValue::Boolean(value) => CelValue::Bool(*value.inner()),
+        LiteralValue::Bytes(value) => CelValue::Bytes(Arc::from(value.inner())),
+        LiteralValue::Double(value) => CelValue::Double(*value.inner()),
+        LiteralValue::Int(value) => CelValue::Int(*value.inner()),
+        LiteralValue::Null => CelValue::Null,
+        LiteralValue::String(value) => CelValue::String(CelText::Shared(Arc::from(value.inner()))),
+        LiteralValue::UInt(value) => CelValue::Uint(*value.inner()),
     }
 }

@@ -2,31 +2,31 @@
 
 use std::sync::Arc;
 
-use super::{Collect, Fold, Node, Quantifier, Slots, build::Planner};
+use super::{Collect, Fold, PlanNode, Quantifier, Slots, build::Planner};
 use crate::{
-    ast::{self, Expr, ExprKind},
+    ast::{self, CelExpr, CelExprKind},
     parse::ACCUMULATOR,
 };
 
 /// The element that a step appends to the accumulator, and the condition for it.
 struct Appended<'e> {
-    filter: Option<&'e Expr>,
-    element: &'e Expr,
+    filter: Option<&'e CelExpr>,
+    element: &'e CelExpr,
 }
 
 impl Planner<'_> {
-    pub(super) fn fold(&mut self, fold: &ast::Fold) -> Result<Node, String> {
+    pub(super) fn fold(&mut self, fold: &ast::FoldExpr) -> Result<PlanNode, String> {
         let range = self.node(&fold.range)?;
         if let Some((predicate, exists)) = predicate(fold) {
             let (slots, predicate) = self.inside(fold, |planner| planner.node(predicate))?;
-            return Ok(Node::Quantifier(Box::new(Quantifier { range, slots, predicate, exists })));
+            return Ok(PlanNode::Quantifier(Box::new(Quantifier { range, slots, predicate, exists })));
         }
         if let Some(appended) = appended(fold) {
             let (slots, (filter, element)) = self.inside(fold, |planner| {
                 let filter = appended.filter.map(|filter| planner.node(filter)).transpose()?;
                 Ok((filter, planner.node(appended.element)?))
             })?;
-            return Ok(Node::Collect(Box::new(Collect { range, slots, filter, element })));
+            return Ok(PlanNode::Collect(Box::new(Collect { range, slots, filter, element })));
         }
         let init = self.node(&fold.init)?;
         let accumulator = self.new_slot();
@@ -41,13 +41,13 @@ impl Planner<'_> {
         })?;
         let result = self.node(&fold.result)?;
         self.scopes.pop();
-        Ok(Node::Fold(Box::new(Fold { range, slots, accumulator, init, condition, step, result })))
+        Ok(PlanNode::Fold(Box::new(Fold { range, slots, accumulator, init, condition, step, result })))
     }
 
     /// Plans a part in which the variables of a comprehension are known.
     fn inside<T>(
         &mut self,
-        fold: &ast::Fold,
+        fold: &ast::FoldExpr,
         plan: impl FnOnce(&mut Self) -> Result<T, String>,
     ) -> Result<(Slots, T), String> {
         let depth = self.scopes.len();
@@ -64,20 +64,20 @@ impl Planner<'_> {
     }
 }
 
-fn is_accumulator(expr: &Expr) -> bool {
-    matches!(&expr.kind, ExprKind::Ident(name) if &**name == ACCUMULATOR)
+fn is_accumulator(expr: &CelExpr) -> bool {
+    matches!(&expr.kind, CelExprKind::Ident(name) if &**name == ACCUMULATOR)
 }
 
 /// Returns the arguments of a call of an operator.
-fn arguments<'e>(expr: &'e Expr, function: &str) -> Option<&'e [Expr]> {
+fn arguments<'e>(expr: &'e CelExpr, function: &str) -> Option<&'e [CelExpr]> {
     match &expr.kind {
-        ExprKind::Call(call) if &*call.function == function && call.target.is_none() => Some(&call.arguments),
+        CelExprKind::Call(call) if &*call.function == function && call.target.is_none() => Some(&call.arguments),
         _ => None,
     }
 }
 
 /// Returns the predicate of `all` or `exists`, and whether it is `exists`.
-fn predicate(fold: &ast::Fold) -> Option<(&Expr, bool)> {
+fn predicate(fold: &ast::FoldExpr) -> Option<(&CelExpr, bool)> {
     if &*fold.accumulator != ACCUMULATOR {
         return None;
     }
@@ -90,7 +90,7 @@ fn predicate(fold: &ast::Fold) -> Option<(&Expr, bool)> {
 }
 
 /// Returns what `map`, `filter` and `transformList` append.
-fn appended(fold: &ast::Fold) -> Option<Appended<'_>> {
+fn appended(fold: &ast::FoldExpr) -> Option<Appended<'_>> {
     if &*fold.accumulator != ACCUMULATOR {
         return None;
     }
@@ -99,7 +99,7 @@ fn appended(fold: &ast::Fold) -> Option<Appended<'_>> {
         _ => (None, &fold.step),
     };
     let [accumulator, list] = arguments(step, "_+_")? else { return None };
-    let ExprKind::List(elements) = &list.kind else { return None };
+    let CelExprKind::List(elements) = &list.kind else { return None };
     let [element] = &elements[..] else { return None };
     is_accumulator(accumulator).then_some(Appended { filter, element: &element.value })
 }

@@ -2,41 +2,41 @@
 
 use std::sync::Arc;
 
-use super::{Abstract, Analysis, ReadPath, Reads, Step};
+use super::{Abstract, Analysis, CelReadPath, CelReads, ReadStep};
 use crate::{
-    ast::{Call, Expr, ExprKind, Fold, Select},
-    check::{Checked, Reference},
+    ast::{CallExpr, CelExpr, CelExprKind, FoldExpr, Select},
+    check::{CheckedExpression, Reference},
     environment::{Environment, Root},
     parse::ACCUMULATOR,
-    value::Value,
+    value::CelValue,
 };
 
 /// The number of parts of which a value is followed; of more, everything is read.
 const MOST_PATHS: usize = 64;
 
 /// Returns what an expression reads if its value is used completely, and what that value is.
-pub(crate) fn analyse(environment: &Environment, expr: &Expr, checked: &Checked) -> Analysis {
-    let mut walker = Walker { environment, checked, reads: Reads::default(), scopes: Vec::new() };
+pub(crate) fn analyse(environment: &Environment, expr: &CelExpr, checked: &CheckedExpression) -> Analysis {
+    let mut walker = ReadWalker { environment, checked, reads: CelReads::default(), scopes: Vec::new() };
     let result = walker.walk(expr);
     let lazy_reads = walker.reads.clone();
     walker.consume(&result);
     Analysis { reads: walker.reads, lazy_reads, result }
 }
 
-fn is_null(expr: &Expr) -> bool {
-    matches!(expr.kind, ExprKind::Literal(Value::Null))
+fn is_null(expr: &CelExpr) -> bool {
+    matches!(expr.kind, CelExprKind::Literal(CelValue::Null))
 }
 
-struct Walker<'e> {
+struct ReadWalker<'e> {
     environment: &'e Environment,
-    checked: &'e Checked,
-    reads: Reads,
+    checked: &'e CheckedExpression,
+    reads: CelReads,
     scopes: Vec<(Arc<str>, Abstract)>,
 }
 
 impl Abstract {
     fn of_root(root: Root) -> Self {
-        Self { paths: [ReadPath { root, steps: Vec::new() }].into(), elements: None }
+        Self { paths: [CelReadPath { root, steps: Vec::new() }].into(), elements: None }
     }
 
     fn list(elements: Self) -> Self {
@@ -54,20 +54,20 @@ impl Abstract {
     }
 
     /// Returns a field or any element of it.
-    fn step(&self, step: &Step) -> Self {
+    fn step(&self, step: &ReadStep) -> Self {
         let mut below = self.elements.as_deref().cloned().unwrap_or_default();
         below.paths.extend(self.paths.iter().map(|path| {
             let steps = path.steps.iter().chain([step]).cloned().collect();
-            ReadPath { root: path.root, steps }
+            CelReadPath { root: path.root, steps }
         }));
         below
     }
 }
 
-impl Walker<'_> {
+impl ReadWalker<'_> {
     /// Records that a value is read completely.
     fn consume(&mut self, value: &Abstract) {
-        if value.paths.contains(&ReadPath { root: Root::Variables, steps: Vec::new() }) {
+        if value.paths.contains(&CelReadPath { root: Root::Variables, steps: Vec::new() }) {
             for variable in self.environment.variables() {
                 self.reads.extend(variable.program.reads());
             }
@@ -93,25 +93,25 @@ impl Walker<'_> {
     }
 
     /// Walks an expression whose value is read completely.
-    fn read(&mut self, expr: &Expr) {
+    fn read(&mut self, expr: &CelExpr) {
         let value = self.walk(expr);
         self.consume(&value);
     }
 
-    fn walk(&mut self, expr: &Expr) -> Abstract {
+    fn walk(&mut self, expr: &CelExpr) -> Abstract {
         let value = match &expr.kind {
-            ExprKind::Literal(_) | ExprKind::Struct(_) => Abstract::default(),
-            ExprKind::Ident(name) => self.name(expr, name),
-            ExprKind::Select(select) => self.select(expr, select),
-            ExprKind::Call(call) => self.call(expr, call),
-            ExprKind::List(elements) => {
+            CelExprKind::Literal(_) | CelExprKind::Struct(_) => Abstract::default(),
+            CelExprKind::Ident(name) => self.name(expr, name),
+            CelExprKind::Select(select) => self.select(expr, select),
+            CelExprKind::Call(call) => self.call(expr, call),
+            CelExprKind::List(elements) => {
                 let mut all = Abstract::default();
                 for element in elements {
                     all.join(self.walk(&element.value));
                 }
                 Abstract::list(all)
             }
-            ExprKind::Map(entries) => {
+            CelExprKind::Map(entries) => {
                 let mut all = Abstract::default();
                 for entry in entries {
                     self.read(&entry.key);
@@ -119,12 +119,12 @@ impl Walker<'_> {
                 }
                 Abstract::list(all)
             }
-            ExprKind::Fold(fold) => self.fold(fold),
+            CelExprKind::Fold(fold) => self.fold(fold),
         };
         self.limited(value)
     }
 
-    fn name(&mut self, expr: &Expr, name: &str) -> Abstract {
+    fn name(&mut self, expr: &CelExpr, name: &str) -> Abstract {
         match &self.checked.references[expr.id] {
             Reference::Variable(name) => Root::named(name).map_or_else(Abstract::default, Abstract::of_root),
             Reference::TypeName(_) => Abstract::default(),
@@ -137,7 +137,7 @@ impl Walker<'_> {
         }
     }
 
-    fn select(&mut self, expr: &Expr, select: &Select) -> Abstract {
+    fn select(&mut self, expr: &CelExpr, select: &Select) -> Abstract {
         if !matches!(self.checked.references[expr.id], Reference::Nothing) {
             return self.name(expr, &select.field);
         }
@@ -153,8 +153,8 @@ impl Walker<'_> {
     /// Returns a field; a variable of the policy is replaced by what it is.
     fn field(&mut self, operand: &Abstract, name: &Arc<str>) -> Abstract {
         self.see(operand);
-        let mut field = operand.step(&Step::Field(Arc::clone(name)));
-        let variables = ReadPath { root: Root::Variables, steps: vec![Step::Field(Arc::clone(name))] };
+        let mut field = operand.step(&ReadStep::Field(Arc::clone(name)));
+        let variables = CelReadPath { root: Root::Variables, steps: vec![ReadStep::Field(Arc::clone(name))] };
         if field.paths.remove(&variables)
             && let Some(variable) = self.environment.variable(name)
         {
@@ -170,27 +170,27 @@ impl Walker<'_> {
     fn any(&mut self, operand: &Abstract) -> Abstract {
         self.see(operand);
         // Variables of the policy that are read by a computed name.
-        if operand.paths.contains(&ReadPath { root: Root::Variables, steps: Vec::new() }) {
+        if operand.paths.contains(&CelReadPath { root: Root::Variables, steps: Vec::new() }) {
             for variable in self.environment.variables() {
                 self.reads.extend(variable.program.reads());
             }
         }
-        let any = operand.step(&Step::Any);
+        let any = operand.step(&ReadStep::Any);
         self.see(&any);
         any
     }
 
-    fn index(&mut self, arguments: &[Expr]) -> Abstract {
+    fn index(&mut self, arguments: &[CelExpr]) -> Abstract {
         let [operand, index] = arguments else { return Abstract::default() };
         let operand = self.walk(operand);
-        if let ExprKind::Literal(Value::String(name)) = &index.kind {
+        if let CelExprKind::Literal(CelValue::String(name)) = &index.kind {
             return self.field(&operand, &(&**name).into());
         }
         self.read(index);
         self.any(&operand)
     }
 
-    fn call(&mut self, expr: &Expr, call: &Call) -> Abstract {
+    fn call(&mut self, expr: &CelExpr, call: &CallExpr) -> Abstract {
         let function = match &self.checked.references[expr.id] {
             Reference::Function { function, .. } => function.name,
             _ => &call.function,
@@ -198,7 +198,7 @@ impl Walker<'_> {
         let is_member = matches!(&self.checked.references[expr.id],
             Reference::Function { overloads, .. } if overloads.iter().any(|overload| overload.is_member));
         let target = call.target.iter().map(AsRef::as_ref).filter(|_| is_member);
-        let arguments: Vec<&Expr> = target.chain(&call.arguments).collect();
+        let arguments: Vec<&CelExpr> = target.chain(&call.arguments).collect();
         match (function, &arguments[..]) {
             ("_[_]" | "_[?_]" | "_?._", _) => self.index(&call.arguments),
             ("_?:_" | "_?_:_", [condition, yes, no]) => {
@@ -249,7 +249,7 @@ impl Walker<'_> {
         }
     }
 
-    fn fold(&mut self, fold: &Fold) -> Abstract {
+    fn fold(&mut self, fold: &FoldExpr) -> Abstract {
         let range = self.walk(&fold.range);
         let element = self.any(&range);
         let depth = self.scopes.len();

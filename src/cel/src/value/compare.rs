@@ -2,10 +2,10 @@
 
 use std::cmp::Ordering;
 
-use super::{List, Map, Value};
+use super::{CelList, CelValue, Map};
 use crate::error::{EvalError, failed, no_overload};
 
-impl Value<'_> {
+impl CelValue<'_> {
     /// Whether two values are equal; `None` if they cannot be compared.
     pub fn equals(&self, other: &Self) -> Option<bool> {
         Some(match (self, other) {
@@ -94,17 +94,17 @@ impl Value<'_> {
 
 /// Returns the order of numbers; `None` if one is NaN.
 #[expect(clippy::cast_precision_loss, reason = "as the API server does")]
-fn numbers(one: &Value<'_>, other: &Value<'_>) -> Option<Ordering> {
+fn numbers(one: &CelValue<'_>, other: &CelValue<'_>) -> Option<Ordering> {
     match (one, other) {
-        (Value::Int(one), Value::Int(other)) => Some(one.cmp(other)),
-        (Value::Uint(one), Value::Uint(other)) => Some(one.cmp(other)),
-        (Value::Double(one), Value::Double(other)) => one.partial_cmp(other),
-        (Value::Int(one), Value::Uint(other)) => Some(i128::from(*one).cmp(&i128::from(*other))),
-        (Value::Uint(one), Value::Int(other)) => Some(i128::from(*one).cmp(&i128::from(*other))),
-        (Value::Double(one), Value::Int(other)) => int_order(*one, *other),
-        (Value::Int(one), Value::Double(other)) => int_order(*other, *one).map(Ordering::reverse),
-        (Value::Double(one), Value::Uint(other)) => one.partial_cmp(&(*other as f64)),
-        (Value::Uint(one), Value::Double(other)) => (*one as f64).partial_cmp(other),
+        (CelValue::Int(one), CelValue::Int(other)) => Some(one.cmp(other)),
+        (CelValue::Uint(one), CelValue::Uint(other)) => Some(one.cmp(other)),
+        (CelValue::Double(one), CelValue::Double(other)) => one.partial_cmp(other),
+        (CelValue::Int(one), CelValue::Uint(other)) => Some(i128::from(*one).cmp(&i128::from(*other))),
+        (CelValue::Uint(one), CelValue::Int(other)) => Some(i128::from(*one).cmp(&i128::from(*other))),
+        (CelValue::Double(one), CelValue::Int(other)) => int_order(*one, *other),
+        (CelValue::Int(one), CelValue::Double(other)) => int_order(*other, *one).map(Ordering::reverse),
+        (CelValue::Double(one), CelValue::Uint(other)) => one.partial_cmp(&(*other as f64)),
+        (CelValue::Uint(one), CelValue::Double(other)) => (*one as f64).partial_cmp(other),
         _ => None,
     }
 }
@@ -121,12 +121,12 @@ fn int_order(one: f64, other: i64) -> Option<Ordering> {
 }
 
 /// Elements that cannot be compared count as equal, as in the API server.
-fn lists(one: &List<'_>, other: &List<'_>) -> bool {
+fn lists(one: &CelList<'_>, other: &CelList<'_>) -> bool {
     one.len() == other.len() && one.iter().zip(other.iter()).all(|(one, other)| one.equals(&other) != Some(false))
 }
 
 fn maps<'v>(one: &Map<'v>, other: &Map<'v>) -> bool {
-    let same = |(key, value): (Value<'v>, Value<'v>)| match other.find(&key) {
+    let same = |(key, value): (CelValue<'v>, CelValue<'v>)| match other.find(&key) {
         Some(found) => value.equals(&found) != Some(false),
         None => false,
     };

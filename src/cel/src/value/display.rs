@@ -2,10 +2,10 @@
 
 use std::fmt;
 
-use super::Value;
+use super::CelValue;
 
 /// A text that differs for values of different types, with sorted entries of maps.
-impl fmt::Display for Value<'_> {
+impl fmt::Display for CelValue<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Null => f.write_str("null"),

@@ -9,11 +9,11 @@ use std::{
 
 use serde_json::Value as Json;
 
-use super::{Text, Value};
+use super::{CelText, CelValue};
 
 /// The key of a computed map.
 #[derive(Clone, Debug)]
-pub enum Key<'v> {
+pub enum MapKey<'v> {
     /// `null`.
     Null,
     /// True or false.
@@ -25,35 +25,35 @@ pub enum Key<'v> {
     /// A floating point number.
     Double(f64),
     /// Text.
-    String(Text<'v>),
+    String(CelText<'v>),
     /// A value of another type, with its text, by which it is sorted.
-    Other(Box<(String, Value<'v>)>),
+    Other(Box<(String, CelValue<'v>)>),
 }
 
-impl<'v> Key<'v> {
+impl<'v> MapKey<'v> {
     /// Returns the key for a value; `None` for values that cannot be keys.
-    pub fn new(value: &Value<'v>) -> Option<Self> {
+    pub fn new(value: &CelValue<'v>) -> Option<Self> {
         Some(match value {
-            Value::Null => Self::Null,
-            Value::Bool(value) => Self::Bool(*value),
-            Value::Int(value) => Self::Int(*value),
-            Value::Uint(value) => Self::Uint(*value),
-            Value::Double(value) => Self::Double(*value),
-            Value::String(text) => Self::String(text.clone()),
-            Value::Bytes(_) | Value::Semver(_) | Value::Variables => return None,
+            CelValue::Null => Self::Null,
+            CelValue::Bool(value) => Self::Bool(*value),
+            CelValue::Int(value) => Self::Int(*value),
+            CelValue::Uint(value) => Self::Uint(*value),
+            CelValue::Double(value) => Self::Double(*value),
+            CelValue::String(text) => Self::String(text.clone()),
+            CelValue::Bytes(_) | CelValue::Semver(_) | CelValue::Variables => return None,
             other => Self::Other(Box::new((other.to_string(), other.clone()))),
         })
     }
 
     /// Returns the key as a value.
-    pub fn value(&self) -> Value<'v> {
+    pub fn value(&self) -> CelValue<'v> {
         match self {
-            Self::Null => Value::Null,
-            Self::Bool(value) => Value::Bool(*value),
-            Self::Int(value) => Value::Int(*value),
-            Self::Uint(value) => Value::Uint(*value),
-            Self::Double(value) => Value::Double(*value),
-            Self::String(text) => Value::String(text.clone()),
+            Self::Null => CelValue::Null,
+            Self::Bool(value) => CelValue::Bool(*value),
+            Self::Int(value) => CelValue::Int(*value),
+            Self::Uint(value) => CelValue::Uint(*value),
+            Self::Double(value) => CelValue::Double(*value),
+            Self::String(text) => CelValue::String(text.clone()),
             Self::Other(other) => other.1.clone(),
         }
     }
@@ -71,7 +71,7 @@ impl<'v> Key<'v> {
     }
 }
 
-impl Ord for Key<'_> {
+impl Ord for MapKey<'_> {
     fn cmp(&self, other: &Self) -> Ordering {
         match (self, other) {
             (Self::Bool(one), Self::Bool(other)) => one.cmp(other),
@@ -85,21 +85,21 @@ impl Ord for Key<'_> {
     }
 }
 
-impl PartialOrd for Key<'_> {
+impl PartialOrd for MapKey<'_> {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl PartialEq for Key<'_> {
+impl PartialEq for MapKey<'_> {
     fn eq(&self, other: &Self) -> bool {
         self.cmp(other).is_eq()
     }
 }
 
-impl Eq for Key<'_> {}
+impl Eq for MapKey<'_> {}
 
-impl Hash for Key<'_> {
+impl Hash for MapKey<'_> {
     fn hash<H: Hasher>(&self, state: &mut H) {
         self.rank().hash(state);
         match self {
@@ -120,7 +120,7 @@ pub enum Map<'v> {
     /// Of an object.
     Json(&'v serde_json::Map<String, Json>),
     /// Computed.
-    Shared(Arc<BTreeMap<Key<'v>, Value<'v>>>),
+    Shared(Arc<BTreeMap<MapKey<'v>, CelValue<'v>>>),
 }
 
 impl<'v> Map<'v> {
@@ -138,54 +138,57 @@ impl<'v> Map<'v> {
     }
 
     /// Returns the value of a field.
-    pub fn field(&self, name: &str) -> Option<Value<'v>> {
+    pub fn field(&self, name: &str) -> Option<CelValue<'v>> {
         match self {
-            Self::Json(entries) => entries.get(name).map(Value::from),
-            Self::Shared(_) => self.find(&Value::String(Text::Shared(name.into()))),
+            Self::Json(entries) => entries.get(name).map(CelValue::from),
+            Self::Shared(_) => self.find(&CelValue::String(CelText::Shared(name.into()))),
         }
     }
 
     /// Returns the value of a key; numbers of different types may be equal.
-    pub fn find(&self, key: &Value<'v>) -> Option<Value<'v>> {
+    pub fn find(&self, key: &CelValue<'v>) -> Option<CelValue<'v>> {
         match self {
             Self::Json(_) => self.field(key.as_str()?),
-            Self::Shared(_) if matches!(key, Value::Double(value) if value.is_nan()) => None,
+            Self::Shared(_) if matches!(key, CelValue::Double(value) if value.is_nan()) => None,
             // The API server compares these by identity.
-            Self::Shared(_) if matches!(key, Value::List(_) | Value::Map(_) | Value::Quantity(_) | Value::Url(_)) => {
+            Self::Shared(_)
+                if matches!(key, CelValue::List(_) | CelValue::Map(_) | CelValue::Quantity(_) | CelValue::Url(_)) =>
+            {
                 None
             }
             Self::Shared(entries) => {
-                let key = Key::new(key)?;
+                let key = MapKey::new(key)?;
                 entries.get(&key).or_else(|| other_keys(&key).into_iter().find_map(|key| entries.get(&key?))).cloned()
             }
         }
     }
 
     /// Returns the keys.
-    pub fn keys(&self) -> Vec<Value<'v>> {
+    pub fn keys(&self) -> Vec<CelValue<'v>> {
         match self {
-            Self::Json(entries) => entries.keys().map(|key| Value::String(Text::Borrowed(key))).collect(),
-            Self::Shared(entries) => entries.keys().map(Key::value).collect(),
+            Self::Json(entries) => entries.keys().map(|key| CelValue::String(CelText::Borrowed(key))).collect(),
+            Self::Shared(entries) => entries.keys().map(MapKey::value).collect(),
         }
     }
 
     /// Returns the entries.
-    pub fn entries(&self) -> Vec<(Value<'v>, Value<'v>)> {
+    pub fn entries(&self) -> Vec<(CelValue<'v>, CelValue<'v>)> {
         match self {
-            Self::Json(entries) => {
-                entries.iter().map(|(key, value)| (Value::String(Text::Borrowed(key)), Value::from(value))).collect()
-            }
+            Self::Json(entries) => entries
+                .iter()
+                .map(|(key, value)| (CelValue::String(CelText::Borrowed(key)), CelValue::from(value)))
+                .collect(),
             Self::Shared(entries) => entries.iter().map(|(key, value)| (key.value(), value.clone())).collect(),
         }
     }
 }
 
 /// Returns the keys of other types that are equal to a number.
-fn other_keys<'v>(key: &Key<'v>) -> [Option<Key<'v>>; 2] {
+fn other_keys<'v>(key: &MapKey<'v>) -> [Option<MapKey<'v>>; 2] {
     match key {
-        Key::Int(value) => [u64::try_from(*value).ok().map(Key::Uint), None],
-        Key::Uint(value) => [i64::try_from(*value).ok().map(Key::Int), None],
-        Key::Double(value) => [exact_int(*value).map(Key::Int), exact_uint(*value).map(Key::Uint)],
+        MapKey::Int(value) => [u64::try_from(*value).ok().map(MapKey::Uint), None],
+        MapKey::Uint(value) => [i64::try_from(*value).ok().map(MapKey::Int), None],
+        MapKey::Double(value) => [exact_int(*value).map(MapKey::Int), exact_uint(*value).map(MapKey::Uint)],
         _ => [None, None],
     }
 }

@@ -3,24 +3,24 @@
 use std::collections::BTreeMap;
 
 use fastrand::Rng;
-use kaudit_cel::Type;
+use kaudit_cel::CelType;
 use serde_json::{Map, Value as Json, json};
 
 const DECLARATIONS: &str = include_str!("../../src/declarations.txt");
 /// Fields of objects.
 const FIELDS: [&str; 12] = ["n", "f", "s", "b", "none", "list", "list2", "m", "t", "d", "q", "containers"];
 
-struct Overload {
+struct GeneratedOverload {
     name: &'static str,
     is_member: bool,
-    arguments: Vec<Type>,
-    result: Type,
+    arguments: Vec<CelType>,
+    result: CelType,
 }
 
-pub(crate) struct Generator {
+pub(crate) struct ExpressionGenerator {
     random: Rng,
-    overloads: Vec<Overload>,
-    variables: Vec<(String, Type)>,
+    overloads: Vec<GeneratedOverload>,
+    variables: Vec<(String, CelType)>,
 }
 
 /// Splits a list of types at the commas outside of parentheses.
@@ -37,7 +37,7 @@ fn split(text: &str) -> Vec<String> {
     parts.into_iter().map(|part| part.trim().to_owned()).filter(|part| !part.is_empty()).collect()
 }
 
-fn overload(line: &'static str) -> Overload {
+fn overload(line: &'static str) -> GeneratedOverload {
     let mut words = line.splitn(4, ' ');
     let (name, _, style) = (words.next().unwrap(), words.next().unwrap(), words.next().unwrap());
     let rest = words.next().unwrap();
@@ -47,13 +47,13 @@ fn overload(line: &'static str) -> Overload {
         level == 0
     });
     let (arguments, result) = rest.split_at(end.unwrap() + 1);
-    let arguments = split(&arguments[1..arguments.len() - 1]).iter().map(|one| Type::parse(one)).collect();
-    Overload { name, is_member: style == "member", arguments, result: Type::parse(result.trim()) }
+    let arguments = split(&arguments[1..arguments.len() - 1]).iter().map(|one| CelType::parse(one)).collect();
+    GeneratedOverload { name, is_member: style == "member", arguments, result: CelType::parse(result.trim()) }
 }
 
-impl Generator {
+impl ExpressionGenerator {
     pub(crate) fn new(seed: u64) -> Self {
-        let is_usable = |overload: &Overload| {
+        let is_usable = |overload: &GeneratedOverload| {
             let is_internal = overload.name.contains('@') && overload.name != "@in";
             !is_internal && !format!("{:?}{:?}", overload.arguments, overload.result).contains("authorization")
         };
@@ -71,7 +71,7 @@ impl Generator {
 
     /// Returns an expression of a random type.
     pub(crate) fn expression(&mut self) -> String {
-        let of = if self.random.bool() { Type::Bool } else { self.simple_type() };
+        let of = if self.random.bool() { CelType::Bool } else { self.simple_type() };
         let depth = self.random.u8(1..4);
         self.expr(&of, depth)
     }
@@ -142,7 +142,7 @@ impl Generator {
         ])
     }
 
-    fn simple_type(&mut self) -> Type {
+    fn simple_type(&mut self) -> CelType {
         let names = [
             "int",
             "string",
@@ -168,17 +168,17 @@ impl Generator {
             "null_type",
         ];
         let name = self.one(&names);
-        Type::parse(name)
+        CelType::parse(name)
     }
 
-    fn expr(&mut self, of: &Type, depth: u8) -> String {
+    fn expr(&mut self, of: &CelType, depth: u8) -> String {
         if depth == 0 {
             return self.leaf(of);
         }
         match self.random.u8(..20) {
             0..=2 => self.leaf(of),
             3 => {
-                let (condition, yes) = (self.expr(&Type::Bool, depth - 1), self.expr(of, depth - 1));
+                let (condition, yes) = (self.expr(&CelType::Bool, depth - 1), self.expr(of, depth - 1));
                 format!("({condition} ? {yes} : {})", self.expr(of, depth - 1))
             }
             // Another type than wanted.
@@ -193,7 +193,7 @@ impl Generator {
     }
 
     /// Returns a call whose result has a type.
-    fn call(&mut self, of: &Type, depth: u8) -> String {
+    fn call(&mut self, of: &CelType, depth: u8) -> String {
         for _ in 0..300 {
             let index = self.random.usize(..self.overloads.len());
             let mut bound = BTreeMap::new();
@@ -235,33 +235,37 @@ impl Generator {
         }
     }
 
-    fn fold(&mut self, of: &Type, depth: u8) -> String {
-        let element = [Type::Int, Type::String, Type::Dyn][self.random.usize(..3)].clone();
+    fn fold(&mut self, of: &CelType, depth: u8) -> String {
+        let element = [CelType::Int, CelType::String, CelType::Dyn][self.random.usize(..3)].clone();
         let range = match element {
-            Type::Dyn => self.path(),
-            _ => self.expr(&Type::list(element.clone()), depth - 1),
+            CelType::Dyn => self.path(),
+            _ => self.expr(&CelType::list(element.clone()), depth - 1),
         };
         let name = format!("v{}", self.variables.len());
         let pairs = self.rarely(5);
         let index = format!("i{}", self.variables.len());
         if pairs {
-            self.variables.push((index.clone(), if element == Type::Dyn { Type::Dyn } else { Type::Int }));
+            self.variables.push((index.clone(), if element == CelType::Dyn { CelType::Dyn } else { CelType::Int }));
         }
         self.variables.push((name.clone(), element.clone()));
         let names = if pairs { format!("{index}, {name}") } else { name };
         let call = match of {
-            Type::Bool => {
-                let body = self.expr(&Type::Bool, depth - 1);
+            CelType::Bool => {
+                let body = self.expr(&CelType::Bool, depth - 1);
                 format!("{range}.{}({names}, {body})", self.one(&["all", "exists", "exists_one"]))
             }
-            Type::List(inner) => {
-                let (filter, body) = (self.expr(&Type::Bool, depth - 1), self.expr(inner, depth - 1));
+            CelType::List(inner) => {
+                let (filter, body) = (self.expr(&CelType::Bool, depth - 1), self.expr(inner, depth - 1));
                 let filter = if self.random.bool() { format!("{filter}, ") } else { String::new() };
                 let function = if pairs { "transformList" } else { "map" };
                 format!("{range}.{function}({names}, {filter}{body})")
             }
-            _ if pairs => format!("{range}.transformMap({names}, {})", self.expr(&Type::Int, depth - 1)),
-            _ => format!("{range}.{}({names}, {})", self.one(&["filter", "sortBy"]), self.expr(&Type::Bool, depth - 1)),
+            _ if pairs => format!("{range}.transformMap({names}, {})", self.expr(&CelType::Int, depth - 1)),
+            _ => format!(
+                "{range}.{}({names}, {})",
+                self.one(&["filter", "sortBy"]),
+                self.expr(&CelType::Bool, depth - 1)
+            ),
         };
         self.variables.truncate(self.variables.len() - 1 - usize::from(pairs));
         call
@@ -286,7 +290,7 @@ impl Generator {
         }
     }
 
-    fn leaf(&mut self, of: &Type) -> String {
+    fn leaf(&mut self, of: &CelType) -> String {
         let typed = self.variables.iter().filter(|(_, found)| found == of).map(|(name, _)| name.clone());
         let typed: Vec<String> = typed.collect();
         if !typed.is_empty() && self.random.bool() {
@@ -296,38 +300,38 @@ impl Generator {
             return self.path();
         }
         match of {
-            Type::Int => {
+            CelType::Int => {
                 self.one(&["0", "1", "-1", "2", "3", "10", "9223372036854775807", "-9223372036854775808"]).to_owned()
             }
-            Type::Uint => self.one(&["0u", "1u", "2u", "18446744073709551615u"]).to_owned(),
-            Type::Double => self.one(&["0.0", "1.0", "-1.5", "1e20", "0.0/0.0", "2.5"]).to_owned(),
-            Type::Bool => self.one(&["true", "false"]).to_owned(),
-            Type::String => format!("'{}'", self.text()),
-            Type::Bytes => self.one(&["b''", "b'a'", "b'\\xff'"]).to_owned(),
-            Type::Null => "null".to_owned(),
-            Type::Duration => self.one(&["duration('1h')", "duration('-1s')", "duration('1.5s')"]).to_owned(),
-            Type::Timestamp => {
+            CelType::Uint => self.one(&["0u", "1u", "2u", "18446744073709551615u"]).to_owned(),
+            CelType::Double => self.one(&["0.0", "1.0", "-1.5", "1e20", "0.0/0.0", "2.5"]).to_owned(),
+            CelType::Bool => self.one(&["true", "false"]).to_owned(),
+            CelType::String => format!("'{}'", self.text()),
+            CelType::Bytes => self.one(&["b''", "b'a'", "b'\\xff'"]).to_owned(),
+            CelType::Null => "null".to_owned(),
+            CelType::Duration => self.one(&["duration('1h')", "duration('-1s')", "duration('1.5s')"]).to_owned(),
+            CelType::Timestamp => {
                 self.one(&["timestamp(0)", "timestamp('2024-02-29T23:59:59.5Z')", "timestamp(object.t)"]).to_owned()
             }
-            Type::List(element) => {
+            CelType::List(element) => {
                 let elements: Vec<String> = (0..self.random.usize(..4)).map(|_| self.leaf(element)).collect();
                 format!("[{}]", elements.join(", "))
             }
-            Type::Map(entry) => {
+            CelType::Map(entry) => {
                 let entries: Vec<String> = (0..self.random.usize(..2))
                     .map(|_| format!("{}: {}", self.leaf(&entry.0), self.leaf(&entry.1)))
                     .collect();
                 format!("{{{}}}", entries.join(", "))
             }
-            Type::Optional(value) => match self.random.u8(..3) {
+            CelType::Optional(value) => match self.random.u8(..3) {
                 0 => "optional.none()".to_owned(),
                 _ => format!("optional.of({})", self.leaf(value)),
             },
-            Type::Opaque(name) if &**name == "net.IP" => {
+            CelType::Opaque(name) if &**name == "net.IP" => {
                 self.one(&["ip('127.0.0.1')", "ip('::1')", "ip('x')"]).to_owned()
             }
-            Type::Opaque(_) => self.one(&["cidr('10.0.0.0/8')", "cidr('::/0')"]).to_owned(),
-            Type::Struct(name) => match &**name {
+            CelType::Opaque(_) => self.one(&["cidr('10.0.0.0/8')", "cidr('::/0')"]).to_owned(),
+            CelType::Struct(name) => match &**name {
                 "kubernetes.Quantity" => {
                     self.one(&["quantity('1')", "quantity('1.5Gi')", "quantity('-100m')"]).to_owned()
                 }
@@ -335,8 +339,8 @@ impl Generator {
                 "kubernetes.Semver" => self.one(&["semver('1.2.3')", "semver('1.2.3-a')"]).to_owned(),
                 _ => self.one(&["format.dns1123Label()", "format.uuid()", "format.date()"]).to_owned(),
             },
-            Type::Type(_) => self.one(&["int", "string", "type(object.n)"]).to_owned(),
-            Type::Dyn | Type::Error | Type::Param(_) => self.path(),
+            CelType::Type(_) => self.one(&["int", "string", "type(object.n)"]).to_owned(),
+            CelType::Dyn | CelType::Error | CelType::Param(_) => self.path(),
         }
     }
 }
@@ -359,26 +363,28 @@ fn usual(field: &str) -> Json {
 }
 
 /// Whether a type with type variables can be the wanted one; records the types of the variables.
-fn unify(pattern: &Type, wanted: &Type, bound: &mut BTreeMap<String, Type>) -> bool {
+fn unify(pattern: &CelType, wanted: &CelType, bound: &mut BTreeMap<String, CelType>) -> bool {
     match (pattern, wanted) {
-        (Type::Param(name), _) => {
+        (CelType::Param(name), _) => {
             bound.entry(name.to_string()).or_insert_with(|| wanted.clone());
             true
         }
-        (Type::List(one), Type::List(other)) | (Type::Optional(one), Type::Optional(other)) => unify(one, other, bound),
-        (Type::Map(one), Type::Map(other)) => unify(&one.0, &other.0, bound) && unify(&one.1, &other.1, bound),
-        (Type::Type(_), Type::Type(_)) => true,
+        (CelType::List(one), CelType::List(other)) | (CelType::Optional(one), CelType::Optional(other)) => {
+            unify(one, other, bound)
+        }
+        (CelType::Map(one), CelType::Map(other)) => unify(&one.0, &other.0, bound) && unify(&one.1, &other.1, bound),
+        (CelType::Type(_), CelType::Type(_)) => true,
         _ => pattern == wanted,
     }
 }
 
 /// Replaces type variables.
-fn bind(of: &Type, bound: &BTreeMap<String, Type>, otherwise: &Type) -> Type {
+fn bind(of: &CelType, bound: &BTreeMap<String, CelType>, otherwise: &CelType) -> CelType {
     match of {
-        Type::Param(name) => bound.get(&**name).unwrap_or(otherwise).clone(),
-        Type::List(element) => Type::list(bind(element, bound, otherwise)),
-        Type::Optional(value) => Type::optional(bind(value, bound, otherwise)),
-        Type::Map(entry) => Type::map(bind(&entry.0, bound, otherwise), bind(&entry.1, bound, otherwise)),
+        CelType::Param(name) => bound.get(&**name).unwrap_or(otherwise).clone(),
+        CelType::List(element) => CelType::list(bind(element, bound, otherwise)),
+        CelType::Optional(value) => CelType::optional(bind(value, bound, otherwise)),
+        CelType::Map(entry) => CelType::map(bind(&entry.0, bound, otherwise), bind(&entry.1, bound, otherwise)),
         other => other.clone(),
     }
 }

@@ -5,7 +5,7 @@ use std::env;
 use kaudit_controlplane::{Tool, require_tool};
 
 use crate::{
-    generator::Generator,
+    generator::ExpressionGenerator,
     server::{Question, answer, difference, expected, is_same},
 };
 
@@ -23,7 +23,7 @@ fn random_expressions_have_the_outcomes_of_the_api_server() {
     }
     let seed = number("KAUDIT_TEST_SEED", 1);
     let mut left = usize::try_from(number("KAUDIT_TEST_EXPRESSIONS", 2000)).unwrap();
-    let mut generator = Generator::new(seed);
+    let mut generator = ExpressionGenerator::new(seed);
     let mut differences = Vec::new();
     let mut evaluated = 0;
     while left > 0 {

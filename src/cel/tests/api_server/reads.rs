@@ -1,13 +1,13 @@
 //! Fields outside of the read set do not change results.
 
-use kaudit_cel::{Bindings, Budget, Environment, Root, reads::Step};
+use kaudit_cel::{Bindings, Budget, Environment, Root, reads::ReadStep};
 use serde_json::{Value as Json, json};
 
-use crate::{generator::Generator, table};
+use crate::{generator::ExpressionGenerator, table};
 
 /// Calls a function with every path of a value, parents first.
-fn visit(value: &Json, path: &mut Vec<Step>, keys: &mut Vec<String>, run: &mut impl FnMut(&[Step], &[String])) {
-    let mut child = |step: Step, key: String, value: &Json| {
+fn visit(value: &Json, path: &mut Vec<ReadStep>, keys: &mut Vec<String>, run: &mut impl FnMut(&[ReadStep], &[String])) {
+    let mut child = |step: ReadStep, key: String, value: &Json| {
         path.push(step);
         keys.push(key);
         run(path, keys);
@@ -17,10 +17,10 @@ fn visit(value: &Json, path: &mut Vec<Step>, keys: &mut Vec<String>, run: &mut i
     };
     match value {
         Json::Object(entries) => {
-            entries.iter().for_each(|(key, value)| child(Step::Field(key.as_str().into()), key.clone(), value));
+            entries.iter().for_each(|(key, value)| child(ReadStep::Field(key.as_str().into()), key.clone(), value));
         }
         Json::Array(elements) => {
-            elements.iter().enumerate().for_each(|(index, value)| child(Step::Any, index.to_string(), value));
+            elements.iter().enumerate().for_each(|(index, value)| child(ReadStep::Any, index.to_string(), value));
         }
         _ => {}
     }
@@ -62,7 +62,7 @@ fn parts_that_are_not_read_do_not_matter() {
     let mut changes: usize =
         table::expressions().iter().map(|expression| assert_unread_parts_do_not_matter(expression, &bindings)).sum();
     assert!(changes > 10_000, "{changes}");
-    let mut generator = Generator::new(3);
+    let mut generator = ExpressionGenerator::new(3);
     for _ in 0..1500 {
         let (expression, bindings) = (generator.expression(), generator.bindings());
         changes += assert_unread_parts_do_not_matter(&expression, &bindings);
@@ -95,10 +95,10 @@ fn read_sets_are_precise_for_usual_expressions() {
         environment.add_variable("containers", "object.spec.containers").unwrap();
         environment.add_variable("names", "variables.containers.map(c, c.name)").unwrap();
         let program = environment.compile(expression).unwrap();
-        let shown = |steps: &[Step]| {
+        let shown = |steps: &[ReadStep]| {
             let names = steps.iter().map(|step| match step {
-                Step::Field(name) => name.to_string(),
-                Step::Any => "*".to_owned(),
+                ReadStep::Field(name) => name.to_string(),
+                ReadStep::Any => "*".to_owned(),
             });
             names.collect::<Vec<_>>().join(".")
         };

@@ -15,19 +15,19 @@ use serde_json::{Map, Value as Json};
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct Question {
     pub(crate) expression: String,
-    pub(crate) variables: Vec<Variable>,
+    pub(crate) variables: Vec<GivenVariable>,
     pub(crate) bindings: Map<String, Json>,
 }
 
 #[derive(Debug, Clone, Serialize)]
-pub(crate) struct Variable {
+pub(crate) struct GivenVariable {
     pub(crate) name: String,
     pub(crate) expression: String,
 }
 
 /// The outcome of an expression.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
-pub(crate) struct Answer {
+pub(crate) struct ServerAnswer {
     /// Why it was refused, with line and column.
     #[serde(default)]
     pub(crate) compile: Option<String>,
@@ -39,20 +39,20 @@ pub(crate) struct Answer {
 }
 
 /// Returns the API server's answers. One that needs too much memory ends the process: its answer is a panic.
-pub(crate) fn expected(questions: &[Question]) -> Vec<Answer> {
-    let mut answers: Vec<Answer> = Vec::new();
+pub(crate) fn expected(questions: &[Question]) -> Vec<ServerAnswer> {
+    let mut answers: Vec<ServerAnswer> = Vec::new();
     while let Some(rest) = questions.get(answers.len()..).filter(|rest| !rest.is_empty()) {
         let (more, crashed) = run_once(rest);
         answers.extend(more);
         if crashed {
-            answers.push(Answer { error: Some("panic: out of memory".to_owned()), ..Answer::default() });
+            answers.push(ServerAnswer { error: Some("panic: out of memory".to_owned()), ..ServerAnswer::default() });
         }
     }
     answers.into_iter().map(normalized).collect()
 }
 
 /// Returns the answers up to a question that ends the process, and whether there is one.
-fn run_once(questions: &[Question]) -> (Vec<Answer>, bool) {
+fn run_once(questions: &[Question]) -> (Vec<ServerAnswer>, bool) {
     let mut child = Command::new("sh")
         .args(["-c", "ulimit -v 6000000; exec \"$0\""])
         .arg(tool(Tool::Cel).unwrap())
@@ -73,7 +73,7 @@ fn run_once(questions: &[Question]) -> (Vec<Answer>, bool) {
 }
 
 /// Returns the first problem of a compile error as `line:column: message`.
-fn normalized(mut answer: Answer) -> Answer {
+fn normalized(mut answer: ServerAnswer) -> ServerAnswer {
     let shortened = answer.compile.as_ref().map(|text| match text.split_once("ERROR: <input>:") {
         Some((_, rest)) => rest.lines().next().unwrap_or_default().to_owned(),
         None => format!("0:0: {text}"),
@@ -83,9 +83,9 @@ fn normalized(mut answer: Answer) -> Answer {
 }
 
 /// Returns the crate's answer.
-pub(crate) fn answer(question: &Question) -> Answer {
+pub(crate) fn answer(question: &Question) -> ServerAnswer {
     let mut environment = Environment::admission(true);
-    let refused = |error: &CompileError| Answer { compile: Some(error.to_string()), ..Answer::default() };
+    let refused = |error: &CompileError| ServerAnswer { compile: Some(error.to_string()), ..ServerAnswer::default() };
     for variable in &question.variables {
         if let Err(error) = environment.add_variable(&variable.name, &variable.expression) {
             return refused(&error);
@@ -107,13 +107,13 @@ pub(crate) fn answer(question: &Question) -> Answer {
         Ok(value) => (Some(value.to_string()), None),
         Err(error) => (None, Some(error.to_string())),
     };
-    Answer { compile: None, value, error, cost: budget.spent() }
+    ServerAnswer { compile: None, value, error, cost: budget.spent() }
 }
 
 /// Whether two answers are the same: the same problem at the same place, or the same value or error at the same cost.
 ///
 /// Of syntax errors only the position is not compared: after the first one, the parsers differ.
-pub(crate) fn is_same(expected: &Answer, found: &Answer) -> bool {
+pub(crate) fn is_same(expected: &ServerAnswer, found: &ServerAnswer) -> bool {
     match (&expected.compile, &found.compile) {
         (Some(expected), Some(found)) => {
             // The API server numbers the type variables of a function in a random order.
@@ -126,7 +126,7 @@ pub(crate) fn is_same(expected: &Answer, found: &Answer) -> bool {
 }
 
 /// Returns what differs, for a message.
-pub(crate) fn difference(question: &Question, expected: &Answer, found: &Answer) -> String {
+pub(crate) fn difference(question: &Question, expected: &ServerAnswer, found: &ServerAnswer) -> String {
     let variables: Vec<_> = question.variables.iter().map(|variable| (&variable.name, &variable.expression)).collect();
     format!("{}\n  {variables:?}\n  expected {expected:?}\n  found    {found:?}", question.expression)
 }

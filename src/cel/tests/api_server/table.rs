@@ -6,7 +6,7 @@ use kaudit_rego::analysis::yaml;
 use serde::Deserialize;
 use serde_json::{Map, Value as Json};
 
-use crate::server::{Question, Variable, answer, difference, expected, is_same};
+use crate::server::{GivenVariable, Question, answer, difference, expected, is_same};
 
 const EXPRESSIONS: &str = include_str!("expressions.txt");
 const BINDINGS: &str = include_str!("bindings.json");
@@ -110,7 +110,8 @@ fn variables_have_the_types_and_costs_of_the_api_server() {
     if !require_tool(Tool::Cel) {
         return;
     }
-    let variable = |(name, expression): (&str, &str)| Variable { name: name.into(), expression: expression.into() };
+    let variable =
+        |(name, expression): (&str, &str)| GivenVariable { name: name.into(), expression: expression.into() };
     let ask = |expression: &str| Question {
         expression: expression.to_owned(),
         variables: VARIABLES.into_iter().map(variable).collect(),

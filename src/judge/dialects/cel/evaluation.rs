@@ -2,14 +2,14 @@
 
 use std::{sync::Arc, time::Instant};
 
-use kaudit_cel::{Bindings, Budget, EvalError, PER_POLICY, Root, Value};
+use kaudit_cel::{Bindings, Budget, CelValue, EvalError, PER_POLICY, Root};
 use serde_json::{Map, Value as Json, json};
 
 use super::{
     binding::BoundPolicy,
-    matching::{AdmissionMatch, Matched},
+    matching::{AdmissionMatch, MatchedResource},
     params::ParamError,
-    policy::{AdmissionPolicy, Expression, Validation},
+    policy::{AdmissionPolicy, Expression, PolicyValidation},
     request::Subject,
 };
 use crate::model::verdict::{Finding, Outcome, RuleDescriptor};
@@ -54,7 +54,7 @@ pub(crate) struct Evaluation<'e> {
 }
 
 /// Whether the match conditions of a policy hold.
-pub(crate) enum Conditions {
+pub(crate) enum MatchConditions {
     Hold,
     /// One is false.
     DoNot(Arc<str>),
@@ -150,15 +150,15 @@ impl BoundPolicy {
     /// Adds the results of one evaluation.
     pub(crate) fn evaluate_with(&self, evaluation: &Evaluation<'_>, results: &mut BindingResults) {
         let unknown = match evaluation.conditions() {
-            Conditions::Hold => None,
-            Conditions::DoNot(_) => return,
-            Conditions::Unknown(name, part) => Some(format!("the match condition {name} reads {part}")),
-            Conditions::Failed(why) => {
+            MatchConditions::Hold => None,
+            MatchConditions::DoNot(_) => return,
+            MatchConditions::Unknown(name, part) => Some(format!("the match condition {name} reads {part}")),
+            MatchConditions::Failed(why) => {
                 results.is_evaluated = true;
                 results.findings.extend(self.failure(&self.descriptor, &why));
                 return;
             }
-            Conditions::Interrupted(error) => return self.interrupt(&error, results),
+            MatchConditions::Interrupted(error) => return self.interrupt(&error, results),
         };
         results.is_evaluated = true;
         let own = match self.validate(evaluation) {
@@ -207,15 +207,15 @@ impl BoundPolicy {
     }
 
     /// Evaluates the audit annotations.
-    fn annotations(&self, evaluation: &Evaluation<'_>) -> Result<Annotations, EvalError> {
-        let mut annotations = Annotations::default();
+    fn annotations(&self, evaluation: &Evaluation<'_>) -> Result<AuditAnnotations, EvalError> {
+        let mut annotations = AuditAnnotations::default();
         if self.policy.annotations.is_empty() {
             return Ok(annotations);
         }
         let (bindings, mut budget) = (evaluation.bindings(true), Budget::default().until(evaluation.deadline));
         for annotation in self.policy.annotations.iter().filter(|annotation| annotation.expression.unknown.is_none()) {
             match evaluate(&annotation.expression, &bindings, &mut budget)? {
-                Ok(Value::String(text)) if !text.trim().is_empty() => {
+                Ok(CelValue::String(text)) if !text.trim().is_empty() => {
                     annotations.published.insert(annotation.name.to_string(), text.trim().into());
                 }
                 Err(why) if self.policy.fails_on_errors => annotations.errors.push(why),
@@ -264,9 +264,9 @@ impl BoundPolicy {
 /// Returns why the policy is not evaluated on it.
 fn check_match(matching: &AdmissionMatch, field: &str, subject: &Subject<'_>) -> Result<(), NotEvaluated> {
     match matching.matches(subject) {
-        Ok(Matched::Yes) => Ok(()),
-        Ok(Matched::No) => Err(NotEvaluated::NotApplicable(format!("{field} do not match it"))),
-        Ok(Matched::InOtherVersions(versions)) => {
+        Ok(MatchedResource::Yes) => Ok(()),
+        Ok(MatchedResource::No) => Err(NotEvaluated::NotApplicable(format!("{field} do not match it"))),
+        Ok(MatchedResource::InOtherVersions(versions)) => {
             let kind = &subject.key.kind;
             let own = kind.api_version();
             Err(NotEvaluated::Error(format!(
@@ -281,7 +281,7 @@ fn check_match(matching: &AdmissionMatch, field: &str, subject: &Subject<'_>) ->
 
 /// The audit annotations of one evaluation.
 #[derive(Default)]
-struct Annotations {
+struct AuditAnnotations {
     published: Map<String, Json>,
     errors: Vec<String>,
 }
@@ -304,7 +304,7 @@ impl<'e> Evaluation<'e> {
     }
 
     /// Evaluates the match conditions. One that is false decides, whatever the others are.
-    pub(crate) fn conditions(&self) -> Conditions {
+    pub(crate) fn conditions(&self) -> MatchConditions {
         let (bindings, mut budget) = (self.bindings(false), Budget::new(CONDITIONS_BUDGET).until(self.deadline));
         let (mut unknown, mut errors) = (None, Vec::new());
         for condition in &self.policy.conditions {
@@ -313,18 +313,18 @@ impl<'e> Evaluation<'e> {
                 continue;
             }
             match evaluate(&condition.expression, &bindings, &mut budget) {
-                Ok(Ok(Value::Bool(false))) => return Conditions::DoNot(Arc::clone(&condition.name)),
+                Ok(Ok(CelValue::Bool(false))) => return MatchConditions::DoNot(Arc::clone(&condition.name)),
                 Ok(Ok(_)) => {}
                 Ok(Err(why)) => errors.push(why),
-                Err(error @ (EvalError::Deadline | EvalError::TooLarge)) => return Conditions::Interrupted(error),
-                Err(error) => return Conditions::Failed(error.to_string()),
+                Err(error @ (EvalError::Deadline | EvalError::TooLarge)) => return MatchConditions::Interrupted(error),
+                Err(error) => return MatchConditions::Failed(error.to_string()),
             }
         }
         match (&errors[..], unknown) {
-            ([], None) => Conditions::Hold,
-            ([], Some((name, part))) => Conditions::Unknown(name, part),
-            ([only], _) => Conditions::Failed(only.clone()),
-            (several, _) => Conditions::Failed(format!("[{}]", several.join(", "))),
+            ([], None) => MatchConditions::Hold,
+            ([], Some((name, part))) => MatchConditions::Unknown(name, part),
+            ([only], _) => MatchConditions::Failed(only.clone()),
+            (several, _) => MatchConditions::Failed(format!("[{}]", several.join(", "))),
         }
     }
 
@@ -335,13 +335,13 @@ impl<'e> Evaluation<'e> {
     pub(crate) fn validations(&self, budget: &mut Budget) -> Result<Vec<Validity>, EvalError> {
         let bindings = self.bindings(true);
         let mut validities = Vec::new();
-        for Validation { expression, .. } in &self.policy.validations {
+        for PolicyValidation { expression, .. } in &self.policy.validations {
             let value = expression
                 .unknown
                 .map_or_else(|| evaluate(expression, &bindings, budget).map(Ok), |part| Ok(Err(part)));
             validities.push(match value? {
                 Err(part) => Validity::Unknown(part),
-                Ok(Ok(Value::Bool(true))) => Validity::Holds,
+                Ok(Ok(CelValue::Bool(true))) => Validity::Holds,
                 Ok(Ok(_)) => Validity::Violated,
                 Ok(Err(why)) => Validity::Failed(why),
             });
@@ -358,7 +358,7 @@ fn evaluate<'v>(
     expression: &'v Expression,
     bindings: &Bindings<'v>,
     budget: &mut Budget,
-) -> Result<Result<Value<'v>, String>, EvalError> {
+) -> Result<Result<CelValue<'v>, String>, EvalError> {
     match expression.program.evaluate(bindings, budget) {
         Ok(value) => Ok(Ok(value)),
         Err(error @ (EvalError::Failed(_) | EvalError::CostLimit)) => {
@@ -370,10 +370,14 @@ fn evaluate<'v>(
 
 /// Returns the message of a violated validation: that of `messageExpression`, unless it is empty, too long, of several
 /// lines or fails; or else `message`; or else the expression.
-fn message<'v>(validation: &'v Validation, bindings: &Bindings<'v>, budget: &mut Budget) -> Result<String, EvalError> {
+fn message<'v>(
+    validation: &'v PolicyValidation,
+    bindings: &Bindings<'v>,
+    budget: &mut Budget,
+) -> Result<String, EvalError> {
     if let Some(expression) = validation.message_expression.as_ref().filter(|one| one.unknown.is_none()) {
         match evaluate(expression, bindings, budget) {
-            Ok(Ok(Value::String(text))) => {
+            Ok(Ok(CelValue::String(text))) => {
                 let text = text.trim();
                 if !text.is_empty() && text.len() <= MESSAGE_BYTES && !text.contains('\n') {
                     return Ok(text.to_owned());
@@ -393,7 +397,7 @@ fn message<'v>(validation: &'v Validation, bindings: &Bindings<'v>, budget: &mut
 
 /// Returns further output for a violation: the reason, the parameter, and the audit annotations.
 fn details(
-    validation: &Validation,
+    validation: &PolicyValidation,
     params: Option<&Json>,
     annotations: &Map<String, Json>,
 ) -> Option<Arc<Map<String, Json>>> {

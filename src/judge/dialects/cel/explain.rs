@@ -4,14 +4,14 @@
 use std::{sync::Arc, time::Instant};
 
 use kaudit_cel::{
-    Bindings, Budget, Reads, Root, Value,
-    reads::{ReadPath, Step},
+    Bindings, Budget, CelReads, CelValue, Root,
+    reads::{CelReadPath, ReadStep},
 };
 use serde_json::Value as Json;
 
 use super::{
     binding::BoundPolicy,
-    evaluation::{Conditions, Evaluation, NotEvaluated, Validity},
+    evaluation::{Evaluation, MatchConditions, NotEvaluated, Validity},
     policy::Expression,
     request::Subject,
 };
@@ -71,10 +71,10 @@ impl<'e> Evaluation<'e> {
     /// Returns why they are not evaluated: a match condition.
     pub(crate) fn explain(&self) -> Result<Vec<ExplainedExpression>, String> {
         match self.conditions() {
-            Conditions::DoNot(name) => Err(format!("its match condition {name} is false")),
-            Conditions::Failed(why) => Err(why),
-            Conditions::Interrupted(error) => Err(error.to_string()),
-            Conditions::Hold | Conditions::Unknown(..) => Ok(self.explain_validations()),
+            MatchConditions::DoNot(name) => Err(format!("its match condition {name} is false")),
+            MatchConditions::Failed(why) => Err(why),
+            MatchConditions::Interrupted(error) => Err(error.to_string()),
+            MatchConditions::Hold | MatchConditions::Unknown(..) => Ok(self.explain_validations()),
         }
     }
 
@@ -121,19 +121,20 @@ impl<'e> Evaluation<'e> {
         let named = paths().filter_map(|path| Some((path, name(path)?)));
         let named: Vec<_> = named.filter(|(_, name)| texts.iter().any(|text| mentions(text, name))).collect();
         for (path, name) in &named {
-            let is_part = |(other, _): &(&ReadPath, String)| {
+            let is_part = |(other, _): &(&CelReadPath, String)| {
                 other.root == path.root && other.steps.len() > path.steps.len() && other.steps.starts_with(&path.steps)
             };
             if named.iter().any(is_part) || values.iter().any(|(known, _)| known == name) {
                 continue;
             }
-            let value = self.value(path).map_or_else(|| "missing".to_owned(), |value| Value::from(value).to_string());
+            let value =
+                self.value(path).map_or_else(|| "missing".to_owned(), |value| CelValue::from(value).to_string());
             values.push((name.clone(), value));
         }
         values
     }
 
-    fn value(&self, path: &ReadPath) -> Option<&Json> {
+    fn value(&self, path: &CelReadPath) -> Option<&Json> {
         let root = match path.root {
             Root::Object => Some(self.object),
             Root::Params => self.params,
@@ -142,17 +143,17 @@ impl<'e> Evaluation<'e> {
             _ => None,
         };
         path.steps.iter().try_fold(root?, |value, step| match step {
-            Step::Field(name) => value.get(&**name),
-            Step::Any => None,
+            ReadStep::Field(name) => value.get(&**name),
+            ReadStep::Any => None,
         })
     }
 }
 
 /// Returns a path as expressions write it; `None` if it leads to more than one value.
-fn name(path: &ReadPath) -> Option<String> {
+fn name(path: &CelReadPath) -> Option<String> {
     path.steps.iter().try_fold(path.root.name().to_owned(), |text, step| match step {
-        Step::Field(name) => Some(format!("{text}.{name}")),
-        Step::Any => None,
+        ReadStep::Field(name) => Some(format!("{text}.{name}")),
+        ReadStep::Any => None,
     })
 }
 
@@ -163,15 +164,15 @@ fn mentions(text: &str, name: &str) -> bool {
 }
 
 /// Returns the only field of the object that is read.
-fn field(reads: &Reads) -> Option<Vec<Segment>> {
-    let paths: Vec<&ReadPath> =
+fn field(reads: &CelReads) -> Option<Vec<Segment>> {
+    let paths: Vec<&CelReadPath> =
         reads.whole.iter().chain(&reads.seen).filter(|path| path.root == Root::Object).collect();
     let longest = paths.iter().max_by_key(|path| path.steps.len())?;
     let is_only =
-        paths.iter().all(|path| longest.steps.starts_with(&path.steps)) && !longest.steps.contains(&Step::Any);
+        paths.iter().all(|path| longest.steps.starts_with(&path.steps)) && !longest.steps.contains(&ReadStep::Any);
     let segments = longest.steps.iter().filter_map(|step| match step {
-        Step::Field(name) => Some(Segment::Field(Arc::clone(name))),
-        Step::Any => None,
+        ReadStep::Field(name) => Some(Segment::Field(Arc::clone(name))),
+        ReadStep::Any => None,
     });
     is_only.then(|| segments.collect())
 }

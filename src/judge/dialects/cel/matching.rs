@@ -53,7 +53,7 @@ enum RuleScope {
 
 /// How an object relates to rules for resources.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Matched {
+pub(crate) enum MatchedResource {
     No,
     Yes,
     /// The rules match the resource in these versions only, to which the API server would convert the object.
@@ -120,34 +120,34 @@ impl AdmissionMatch {
     ///
     /// # Errors
     /// Returns an error if the object's Namespace is required and unknown.
-    pub(crate) fn matches(&self, subject: &Subject<'_>) -> Result<Matched, String> {
+    pub(crate) fn matches(&self, subject: &Subject<'_>) -> Result<MatchedResource, String> {
         let namespace = self.matches_namespace(subject);
         let has_labels = |selector: &Selector| selector.matches(&labels(subject.object));
         if namespace == Ok(false) || self.object_selector.as_ref().is_some_and(|selector| !has_labels(selector)) {
-            return Ok(Matched::No);
+            return Ok(MatchedResource::No);
         }
-        if self.matches_rules(&self.excluded, subject) == Matched::Yes {
-            return Ok(Matched::No);
+        if self.matches_rules(&self.excluded, subject) == MatchedResource::Yes {
+            return Ok(MatchedResource::No);
         }
-        let matched = self.rules.as_ref().map_or(Matched::Yes, |rules| self.matches_rules(rules, subject));
+        let matched = self.rules.as_ref().map_or(MatchedResource::Yes, |rules| self.matches_rules(rules, subject));
         // Only an object that is otherwise matched needs its Namespace.
-        if matched != Matched::No {
+        if matched != MatchedResource::No {
             namespace?;
         }
         Ok(matched)
     }
 
-    fn matches_rules(&self, rules: &[ResourceRule], subject: &Subject<'_>) -> Matched {
+    fn matches_rules(&self, rules: &[ResourceRule], subject: &Subject<'_>) -> MatchedResource {
         let named = || rules.iter().filter(|rule| rule.matches(subject));
         let version = subject.key.kind.version.as_str();
         if named().any(|rule| lists(&rule.versions, version)) {
-            return Matched::Yes;
+            return MatchedResource::Yes;
         }
         let others: Vec<&str> = named().flat_map(|rule| &rule.versions).map(String::as_str).collect();
         if !self.equivalent || others.is_empty() {
-            return Matched::No;
+            return MatchedResource::No;
         }
-        Matched::InOtherVersions(others.join(", "))
+        MatchedResource::InOtherVersions(others.join(", "))
     }
 
     fn matches_namespace(&self, subject: &Subject<'_>) -> Result<bool, String> {

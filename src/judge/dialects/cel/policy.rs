@@ -5,7 +5,7 @@ use std::sync::Arc;
 use k8s_openapi::api::admissionregistration::v1::{
     MatchCondition, ParamKind, ValidatingAdmissionPolicySpec, Validation as GivenValidation,
 };
-use kaudit_cel::{CompileError, Environment, PER_POLICY, Program, Reads, Type};
+use kaudit_cel::{CelProgram, CelReads, CelType, CompileError, Environment, PER_POLICY};
 
 use super::{document::PolicyDocument, matching::AdmissionMatch, reads};
 use crate::{
@@ -30,7 +30,7 @@ pub(crate) struct AdmissionPolicy {
     pub(crate) environment: Environment,
     /// The variables by name, to show their values.
     pub(crate) variables: Vec<NamedExpression>,
-    pub(crate) validations: Vec<Validation>,
+    pub(crate) validations: Vec<PolicyValidation>,
     pub(crate) annotations: Vec<NamedExpression>,
 }
 
@@ -46,14 +46,14 @@ pub(crate) struct NamedExpression {
 pub(crate) struct Expression {
     pub(crate) text: Arc<str>,
     pub(crate) source: Source,
-    pub(crate) program: Program,
+    pub(crate) program: CelProgram,
     /// The part of a request that it reads and an audit does not know.
     pub(crate) unknown: Option<&'static str>,
 }
 
 /// An entry of `validations`.
 #[derive(Debug)]
-pub(crate) struct Validation {
+pub(crate) struct PolicyValidation {
     pub(crate) expression: Expression,
     pub(crate) message: Option<Arc<str>>,
     pub(crate) message_expression: Option<Expression>,
@@ -65,7 +65,8 @@ impl AdmissionPolicy {
     pub(super) fn read(document: &PolicyDocument<'_>, problems: &mut Vec<Problem>) -> Option<Self> {
         let before = problems.len();
         let spec = spec::<ValidatingAdmissionPolicySpec>(document, problems)?;
-        let mut compiler = Compiler { document, spec: document.node.get("spec"), problems, of_gatekeeper: false };
+        let mut compiler =
+            ExpressionCompiler { document, spec: document.node.get("spec"), problems, of_gatekeeper: false };
         let fails_on_errors = compiler.failure_policy(spec.failure_policy.as_deref());
         let matching = compiler.matching(&spec);
         let has_params = spec.param_kind.is_some();
@@ -87,7 +88,7 @@ impl AdmissionPolicy {
         let mut annotations = Vec::new();
         for (index, annotation) in spec.audit_annotations.iter().flatten().enumerate() {
             let node = compiler.node("auditAnnotations", index, "valueExpression");
-            let types = [Type::String, Type::Null];
+            let types = [CelType::String, CelType::Null];
             let expression = compiler.expression(&environment, node, &annotation.value_expression, &types);
             annotations.extend(
                 expression.map(|expression| NamedExpression { name: annotation.key.as_str().into(), expression }),
@@ -115,8 +116,8 @@ impl AdmissionPolicy {
     }
 
     /// Returns everything that its expressions can read.
-    pub(crate) fn reads(&self) -> Reads {
-        let mut all = Reads::default();
+    pub(crate) fn reads(&self) -> CelReads {
+        let mut all = CelReads::default();
         self.expressions().for_each(|expression| all.extend(expression.program.reads()));
         all
     }
@@ -156,7 +157,7 @@ pub(super) fn spec<S: serde::de::DeserializeOwned>(
 }
 
 /// Compiles the expressions of a policy.
-pub(crate) struct Compiler<'d, 'f> {
+pub(crate) struct ExpressionCompiler<'d, 'f> {
     pub(crate) document: &'d PolicyDocument<'f>,
     /// The node with the lists of expressions.
     pub(crate) spec: &'d YamlNode,
@@ -166,7 +167,7 @@ pub(crate) struct Compiler<'d, 'f> {
     pub(crate) of_gatekeeper: bool,
 }
 
-impl<'d> Compiler<'d, '_> {
+impl<'d> ExpressionCompiler<'d, '_> {
     pub(crate) fn node(&self, list: &str, index: usize, field: &str) -> &'d YamlNode {
         let entry = self.spec.get(list).items().get(index);
         entry.map_or(&self.document.node, |entry| entry.get(field))
@@ -215,7 +216,7 @@ impl<'d> Compiler<'d, '_> {
         let mut conditions = Vec::new();
         for (index, condition) in given.iter().enumerate() {
             let node = self.node(list, index, "expression");
-            let expression = self.expression(environment, node, &condition.expression, &[Type::Bool]);
+            let expression = self.expression(environment, node, &condition.expression, &[CelType::Bool]);
             conditions.extend(
                 expression.map(|expression| NamedExpression { name: condition.name.as_str().into(), expression }),
             );
@@ -223,23 +224,27 @@ impl<'d> Compiler<'d, '_> {
         conditions
     }
 
-    pub(crate) fn validations(&mut self, environment: &Environment, given: &[GivenValidation]) -> Vec<Validation> {
+    pub(crate) fn validations(
+        &mut self,
+        environment: &Environment,
+        given: &[GivenValidation],
+    ) -> Vec<PolicyValidation> {
         let of_messages = environment.clone().without_authorizer();
         let mut validations = Vec::new();
         for (index, validation) in given.iter().enumerate() {
             let node = self.node("validations", index, "expression");
-            let expression = self.expression(environment, node, &validation.expression, &[Type::Bool]);
+            let expression = self.expression(environment, node, &validation.expression, &[CelType::Bool]);
             let message = validation.message_expression.as_deref().filter(|text| !text.is_empty()).and_then(|text| {
                 let node = self.node("validations", index, "messageExpression");
                 let before = self.problems.len();
-                let message = self.expression(&of_messages, node, text, &[Type::String]);
+                let message = self.expression(&of_messages, node, text, &[CelType::String]);
                 if self.of_gatekeeper {
                     self.problems[before..].iter_mut().for_each(unused_message);
                 }
                 message
             });
             let text = |text: &Option<String>| text.as_deref().filter(|text| !text.is_empty()).map(Arc::from);
-            validations.extend(expression.map(|expression| Validation {
+            validations.extend(expression.map(|expression| PolicyValidation {
                 expression,
                 message: text(&validation.message),
                 message_expression: message,
@@ -256,7 +261,7 @@ impl<'d> Compiler<'d, '_> {
         environment: &Environment,
         node: &YamlNode,
         text: &str,
-        types: &[Type],
+        types: &[CelType],
     ) -> Option<Expression> {
         if text.trim().is_empty() {
             self.problem(node, "the expression is missing");

@@ -18,7 +18,7 @@ use crate::{
         dialects::cel::{
             binding::BoundPolicy,
             matching::AdmissionMatch,
-            policy::{AdmissionPolicy, Compiler, NamedExpression},
+            policy::{AdmissionPolicy, ExpressionCompiler, NamedExpression},
         },
         metadata::Metadata,
         policy_document::PolicyDocument,
@@ -91,7 +91,7 @@ pub(crate) fn compile(
             return None;
         }
     };
-    let mut compiler = Compiler { document, spec: node, problems, of_gatekeeper: true };
+    let mut compiler = ExpressionCompiler { document, spec: node, problems, of_gatekeeper: true };
     let fails_on_errors = compiler.failure_policy(given.failure_policy.as_deref());
     let mut environment = Environment::admission(true).without_authorizer();
     let variables = compiler.template_variables(&mut environment, &given.variables.unwrap_or_default());
@@ -118,7 +118,7 @@ pub(crate) fn compile(
     (!problems[before..].iter().any(Problem::is_refusal)).then_some(policy)
 }
 
-impl Compiler<'_, '_> {
+impl ExpressionCompiler<'_, '_> {
     /// Declares the variables that Gatekeeper defines, and those of a template. Returns them, without the whole object.
     fn template_variables(&mut self, environment: &mut Environment, given: &[Variable]) -> Vec<NamedExpression> {
         let mut variables = Vec::new();
