@@ -18,6 +18,7 @@ pub mod dialects;
 mod entrypoints;
 pub mod evaluate;
 pub mod excusable;
+pub mod expansion;
 pub mod files;
 pub mod frameworks;
 pub mod inventory;

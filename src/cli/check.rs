@@ -461,6 +461,7 @@ impl CheckArgs {
     pub fn load_options(&self) -> LoadOptions {
         let options = self.policies.evaluation.load_options(&self.reading);
         let is_incomplete = self.source.has_only_some_objects() && !self.with_cluster;
-        LoadOptions { rules: options.rules.for_incomplete_objects(is_incomplete), ..options }
+        let expands_pods = self.reading.expand.applies(self.source.has_manifests());
+        LoadOptions { rules: options.rules.for_incomplete_objects(is_incomplete), expands_pods, ..options }
     }
 }

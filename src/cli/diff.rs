@@ -133,7 +133,9 @@ impl DiffArgs {
     /// Returns how the policies are loaded.
     pub fn load_options(&self) -> LoadOptions {
         let options = self.evaluation.load_options(&self.reading);
-        LoadOptions { rules: options.rules.for_incomplete_objects(self.source.has_only_some_objects()), ..options }
+        let expands_pods = self.reading.expand.applies(self.source.has_manifests());
+        let rules = options.rules.for_incomplete_objects(self.source.has_only_some_objects());
+        LoadOptions { rules, expands_pods, ..options }
     }
 }
 

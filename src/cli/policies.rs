@@ -12,8 +12,9 @@ use super::{
 use crate::{
     bundle::settings::BundleSettings,
     judge::{
-        dialects::gatekeeper::GatekeeperEngine, excusable::ExcusablePattern, load_options::LoadOptions,
-        profile::Profile, rule_pattern::RulePattern, rule_settings::RuleSettings, sources::PolicySource,
+        dialects::gatekeeper::GatekeeperEngine, excusable::ExcusablePattern, expansion::ExpandPods,
+        load_options::LoadOptions, profile::Profile, rule_pattern::RulePattern, rule_settings::RuleSettings,
+        sources::PolicySource,
     },
     model::verdict::Severity,
     rego::Limits,
@@ -81,6 +82,21 @@ pub struct ReadingArgs {
     #[command(flatten)]
     pub gatekeeper: GatekeeperArgs,
 
+    /// Evaluate the Pods that Deployments and other workloads would create, where policies cover Pods and not the workload, and
+    /// report their results at the workload: auto does so for manifests, off for no workload. ExpansionTemplates
+    /// among the policies are always used
+    #[expect(clippy::doc_markdown, reason = "help is not Markdown")]
+    #[arg(
+        long,
+        env = "KAUDIT_EXPAND",
+        value_enum,
+        ignore_case = true,
+        value_name = "auto|on|off",
+        hide_possible_values = true,
+        default_value_t
+    )]
+    pub expand: ExpandPods,
+
     /// Settings of rules, in YAML: {IMG-01: off, 'images/*': {severity: low, namespaces: [shop-*]}}; values of a rule's
     /// parameters, which kaudit policies lists, are keys beside these; in the --config file a mapping
     #[arg(long, env = "KAUDIT_RULES", value_name = "SETTINGS", value_parser = values::rule_settings)]
@@ -116,6 +132,7 @@ impl ReadingArgs {
             rules,
             profile: self.profile,
             gatekeeper_engine: self.gatekeeper.gatekeeper_engine,
+            expands_pods: self.expand.applies(false),
             ..LoadOptions::default()
         }
     }

@@ -41,7 +41,12 @@ pub struct SourceArgs {
 impl SourceArgs {
     /// Whether the objects are manifests that need not be everything that exists.
     pub fn has_only_some_objects(&self) -> bool {
-        !self.manifests.filename.is_empty() && !self.files_are_complete
+        self.has_manifests() && !self.files_are_complete
+    }
+
+    /// Whether the objects are manifests.
+    pub fn has_manifests(&self) -> bool {
+        !self.manifests.filename.is_empty()
     }
 }
 

@@ -32,8 +32,9 @@ use crate::{
     cli::explain::{ExplainArgs, ExplainFormat},
     cluster::identity::API_VERSION,
     judge::{
-        evaluate::{Job, evaluate},
+        evaluate::{Job, evaluate, generated_job},
         files,
+        load_options::LoadOptions,
         policy::Policy,
         rule::Rule,
         set::PolicySet,
@@ -76,7 +77,8 @@ pub async fn run(options: ExplainArgs) -> anyhow::Result<u8> {
     let target = ExplainTarget::parse(&options.what)?;
     let ExplainArgs { policies, reading, cluster, .. } = &options;
     let sources = PolicySources::chosen(&policies.sources, reading, cluster, None, crate::output::note).await?.now();
-    let load_options = options.policies.evaluation.load_options(reading);
+    let expands_pods = reading.expand.applies(!options.manifests.filename.is_empty());
+    let load_options = LoadOptions { expands_pods, ..options.policies.evaluation.load_options(reading) };
     let policies = Arc::new(policies::load(&sources, &load_options).await??);
     let (jobs, rule, client) = match target {
         ExplainTarget::OnlyRule(wanted) => {
@@ -268,10 +270,12 @@ fn explained(
     let results = entries(job, owner).into_iter().filter(|entry| entry.policy == policy && entry.rule == rule);
     let results = results.collect();
     let Object { key, uid, location, .. } = &job.object;
+    let generated = generated_job(job, &policy);
     let mut explained = Explained {
         api_version: API_VERSION,
         kind: "Explanation",
         resource: ObjectRef::new(key, uid),
+        generated: generated.as_ref().map(|(Job { object, .. }, _)| ObjectRef::new(&object.key, &object.uid)),
         location: location.clone(),
         policy,
         rule,
@@ -283,6 +287,12 @@ fn explained(
         field: None,
         definitions: Vec::new(),
     };
-    explained.trace(job, texts, secrets).map_err(anyhow::Error::msg)?;
+    let traced = generated.as_ref().map_or(job, |(generated, _)| generated);
+    explained.trace(traced, texts, secrets).map_err(anyhow::Error::msg)?;
+    if let (Some((_, path)), Some(field)) = (&generated, &explained.field)
+        && !field.starts_with(path)
+    {
+        explained.field = Some(format!("{path}.{field}"));
+    }
     Ok(explained)
 }

@@ -64,6 +64,8 @@ pub struct DialectDescription {
     pub(crate) has_exceptions: bool,
     /// Whether rules are evaluated only for Constraints.
     pub(crate) has_constraints: bool,
+    /// Whether its libraries have rules for workloads wherever these can violate a rule for Pods.
+    pub(crate) covers_workloads: bool,
     /// Whether packages that read these keys of the input are of this dialect.
     pub(crate) is_read_as: fn(&InputKeys<'_>) -> bool,
     /// Finds the packages that belong to this dialect whatever input they read, by the annotations of each module or by
@@ -101,6 +103,7 @@ impl DialectDescription {
             outcome: |_| None,
             has_exceptions: false,
             has_constraints: false,
+            covers_workloads: false,
             is_read_as: |_| false,
             packages: |_, _, _| PackageKinds::new(),
             metadata_in_rules: |_| None,

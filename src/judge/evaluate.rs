@@ -9,7 +9,9 @@ mod array_rules;
 mod arrays;
 mod bounds;
 mod constraints;
+mod expanded;
 mod expressions;
+mod generated;
 mod input;
 mod job;
 mod object;
@@ -26,6 +28,7 @@ pub use self::{arrays::with_inventory, job::Job};
 pub(crate) use self::{
     arrays::{with_arrays, with_other_results},
     expressions::explain_constraint,
+    generated::generated_job,
     rule_input::{RuleApplicability, rule_input},
 };
 use self::{
@@ -113,7 +116,8 @@ fn evaluate_extent(job: &Job, extent: Extent, differences: Vec<Arc<str>>) -> Ver
         }
     }
     if !job.deleted {
-        admission_policies::evaluate(job, &mut current);
+        admission_policies::evaluate(job, |_| true, &mut current);
+        expanded::evaluate(job, spent, &mut current);
     }
     verdict(job, current, transitions, (None, differences), began)
 }
@@ -251,7 +255,8 @@ fn evaluate_part(
     };
     let mut constraints = constraints.iter().filter(concerned).peekable();
     if constraints.peek().is_some() && !set.config.exempts(&job.object.key, &values.object) {
-        let review = values.review(operation);
+        let mut review = values.review(operation);
+        review.is_generated = matches!(part, RulePart::Selected(_));
         let input = OnceCell::new();
         for (unit, constraint) in constraints {
             if cannot_be_shared(evaluation.results) {

@@ -12,6 +12,7 @@ use super::{
         gatekeeper::{constraint::BoundTemplate, matching::ConstraintMatch},
         kubescape::rule::KubescapeRule,
     },
+    expansion::Expansions,
     reads::{InventoryReads, Projection, ReadTree, Segment},
     unit::Unit,
 };
@@ -34,6 +35,8 @@ pub(crate) struct KindDependencies {
 pub(crate) struct KindIndex {
     /// The kinds of resources that no admission policy names.
     kinds: NamedKinds,
+    /// The kinds whose objects are expanded, with what is read of the objects that these would create.
+    expanded: BTreeMap<Arc<str>, KindDependencies>,
     /// The kinds of resources that admission policies name, by their plural names.
     resources: BTreeMap<Arc<str>, ResourceKinds>,
     pub(crate) inventory: InventoryReads,
@@ -80,7 +83,7 @@ impl CollectedReads {
 }
 
 impl KindIndex {
-    pub(crate) fn new(units: &[Unit], admission: &AdmissionPolicies) -> Self {
+    pub(crate) fn new(units: &[Unit], admission: &AdmissionPolicies, expansions: &Expansions) -> Self {
         let mut kinds: BTreeSet<&str> = BTreeSet::new();
         let kubescape_kinds: Vec<_> =
             units.iter().map(|unit| unit.kubescape().and_then(KubescapeRule::kind_names)).collect();
@@ -101,7 +104,9 @@ impl KindIndex {
         let index = |(kind, reads): (&str, CollectedReads)| (kind.into(), reads.with(admission, None).into());
         let other = other.with(admission, None).into();
         let kinds = NamedKinds { named: named.into_iter().map(index).collect(), other };
-        Self { kinds, resources, inventory, namespace: Projection::new(namespace) }
+        let of_expanded = |kind: &str| (kind.into(), expanded(units, admission, expansions, kind).into());
+        let expanded = expansions.kind_names().into_iter().map(of_expanded).collect();
+        Self { kinds, expanded, resources, inventory, namespace: Projection::new(namespace) }
     }
 
     /// Returns the names of the kinds that the policies distinguish.
@@ -112,6 +117,9 @@ impl KindIndex {
     /// Returns the dependencies of verdicts on objects of a kind, including kinds that no policy mentions.
     pub(crate) fn of(&self, kind: &Kind) -> &KindDependencies {
         let name = kind.kind.as_str();
+        if let Some(expanded) = self.expanded.get(name) {
+            return expanded;
+        }
         let Some(resource) = self.resources.get(&*kind.plural) else {
             return self.kinds.named.get(name).unwrap_or(&self.kinds.other);
         };
@@ -141,6 +149,21 @@ fn resource_kinds(
         },
         irregular: index(&all),
     }
+}
+
+/// Merges the read sets for objects of a kind with those for the objects that they would create. What admission policies
+/// read of other resources is included, since the plural names of kinds are not known.
+fn expanded(units: &[Unit], admission: &AdmissionPolicies, expansions: &Expansions, kind: &str) -> CollectedReads {
+    let mut all = collect(units, kind);
+    admission.add_all_reads(&mut all.object, &mut all.lookups);
+    for expansion in expansions.of_name(kind) {
+        let generated = expanded(units, admission, expansions, &expansion.kind);
+        let object = expansion.path.iter().rev().fold(generated.object, |below, field| below.below(field));
+        all.object.merge(&object);
+        all.lookups.merge(&generated.lookups);
+        all.dependencies = all.dependencies | generated.dependencies;
+    }
+    all
 }
 
 /// Merges the read sets of all units for objects of a kind, of any group.

@@ -21,6 +21,7 @@ use super::{
         trivy::{self, Sorted},
     },
     entrypoints::CompilePurpose,
+    expansion::{Expansion, Expansions},
     frameworks::{self, FrameworkTable},
     kinds::KindIndex,
     lint,
@@ -116,12 +117,16 @@ impl PolicySet {
         }
     }
 
-    /// Loads one template and one Constraint as Gatekeeper's tests do: with the enforcement point of `gator`.
+    /// Loads the files of a test of Gatekeeper: a template, a Constraint, and perhaps `ExpansionTemplate`s; with the
+    /// enforcement point of `gator`.
     ///
     /// # Errors
     /// See [`Self::load`]; also if a Constraint does not match the schema of its template.
-    pub fn from_gatekeeper(template: &Path, constraint: &Path, options: &LoadOptions) -> Result<Self, LoadError> {
-        let sources = [template, constraint].map(|path| path.to_owned().into());
+    pub fn from_gatekeeper<'p>(
+        files: impl IntoIterator<Item = &'p Path>,
+        options: &LoadOptions,
+    ) -> Result<Self, LoadError> {
+        let sources: Vec<FileSource> = files.into_iter().map(|path| path.to_owned().into()).collect();
         load(&sources, options, (EnforcementPoint::Gator, &PackageOwners::new()))?.whole()
     }
 }
@@ -159,9 +164,11 @@ fn load(
     if problems.iter().any(frameworks::is_unknown) {
         return Err(LoadError::new(problems));
     }
-    let CompiledSources { units, bound, mut policies, unjudged, left_out, config, mut frameworks } = compiled;
-    let admission = AdmissionPolicies::new(bound);
+    let CompiledSources { units, bound, mut policies, unjudged, left_out, config, expansions, mut frameworks } =
+        compiled;
     let rule_changes = selection.finish(&mut policies);
+    let expansions = Expansions::new(expansions, options.expands_pods, (&policies, &units, &bound));
+    let admission = AdmissionPolicies::new(bound);
     frameworks.extend(specifications);
     name_controls(&mut policies, &frameworks);
     let files = || owners.all.iter().flat_map(|owner| &owner.files);
@@ -171,7 +178,7 @@ fn load(
     problems.extend(parameters::mistakes(&policies, &files()));
     problems.sort();
     problems.dedup();
-    let kinds = Arc::new(KindIndex::new(&units, &admission));
+    let kinds = Arc::new(KindIndex::new(&units, &admission, &expansions));
     let names_tokens = files().any(|file| file.text.contains(TOKEN_VOLUME));
     let plans = limits.share_verdicts.then(|| Plans::new(&units, &config, kinds.names(), names_tokens));
     Ok(PolicySet {
@@ -191,6 +198,7 @@ fn load(
         constraints: Arc::new(ConstraintIndex::new(&units)),
         units,
         admission,
+        expansions,
         kinds,
         sharing: Arc::new(Sharing::new(plans.unwrap_or_default())),
     })
@@ -220,6 +228,8 @@ struct CompiledSources {
     unjudged: Vec<Unjudged>,
     left_out: Vec<Unjudged>,
     config: Config,
+    /// Those of `ExpansionTemplate`s.
+    expansions: Vec<Expansion>,
     /// Those of libraries in Kubescape's layout.
     frameworks: Vec<FrameworkTable>,
 }
@@ -368,6 +378,7 @@ impl CompiledSources {
         self.add(templates.policies, templates.units);
         self.unjudged.extend(templates.unjudged);
         self.config = templates.config;
+        self.expansions = templates.expansions;
     }
 
     fn add_admission(&mut self, loaded: cel::load::LoadedPolicies, selection: &RuleSelection) {
@@ -513,6 +524,7 @@ fn digest<'f>(files: impl Iterator<Item = &'f File>, options: &LoadOptions) -> D
     names.extend(profile);
     let engine = options.gatekeeper_engine;
     names.extend((engine != GatekeeperEngine::default()).then(|| (format!("engine: {}", engine.word()), "")));
+    names.extend(options.expands_pods.then(|| ("expand: pods".to_owned(), "")));
     names.sort();
     Digest::of_parts(u64::to_le_bytes, names.iter().flat_map(|(name, text)| [name.as_str(), text]))
 }

@@ -15,6 +15,7 @@ use super::{
         cel::set::AdmissionPolicies,
         gatekeeper::{Config, constraint::Constraint},
     },
+    expansion::Expansions,
     frameworks::FrameworkTable,
     inventory::Inventory,
     kinds::KindIndex,
@@ -68,6 +69,8 @@ pub struct PolicySet {
     pub(crate) units: Vec<Unit>,
     /// The `ValidatingAdmissionPolicies`, each with one of its bindings.
     pub(crate) admission: AdmissionPolicies,
+    /// The objects that are evaluated in place of those that would create them.
+    pub(crate) expansions: Expansions,
     pub(crate) kinds: Arc<KindIndex>,
     pub(crate) constraints: Arc<ConstraintIndex>,
     /// Which rules have the same results for objects with equal sharing keys.
@@ -131,7 +134,9 @@ impl PolicySet {
             let namespace = depends.namespace || template.constraints[index].matching.needs_namespace();
             Some(Dependencies { namespace, ..depends })
         });
-        constraints.fold(plain, BitOr::bitor)
+        let own = constraints.fold(plain, BitOr::bitor);
+        let generated = self.expansions.of(kind).map(|expansion| expansion.generated(kind.namespaced));
+        generated.map(|generated| self.dependencies(&generated)).fold(own, BitOr::bitor)
     }
 
     /// Whether no verdict depends on another object.
@@ -147,6 +152,7 @@ impl PolicySet {
             || !self.constraints.candidates(&self.units, kind).is_empty()
             || self.admission.of(kind).next().is_some()
             || self.look_up(kind)
+            || self.expansions.of(kind).any(|expansion| self.concern(&expansion.generated(kind.namespaced)))
     }
 
     /// Whether a policy reads objects of this kind when other objects are evaluated.

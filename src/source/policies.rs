@@ -38,9 +38,10 @@ use crate::{
 /// Capacity of the channel of changes.
 const CHANGES: usize = 256;
 /// The kinds of Gatekeeper that define policies, by group and plural.
-pub const GATEKEEPER: [(&str, &str); 3] = [
+pub const GATEKEEPER: [(&str, &str); 4] = [
     ("config.gatekeeper.sh", "configs"),
     ("constraints.gatekeeper.sh", "*"),
+    ("expansion.gatekeeper.sh", "expansiontemplate"),
     ("templates.gatekeeper.sh", "constrainttemplates"),
 ];
 /// The kinds of admission policies that are evaluated, by group and plural.

@@ -17,6 +17,7 @@ mod completeness;
 mod diff;
 mod examples_of_help;
 mod excusable;
+mod expand;
 mod explain;
 mod fixing;
 mod habits;

@@ -20,6 +20,7 @@ use crate::{
     },
 };
 
+const EXPANSIONS: &str = "expansiontemplate.expansion.gatekeeper.sh";
 const TEMPLATES: &str = "constrainttemplates.templates.gatekeeper.sh";
 
 /// Returns Gatekeeper's CRDs, reduced to what an API server needs, and its Constraint kinds.
@@ -33,6 +34,8 @@ fn crds(constraints: &[&str]) -> String {
         .collect::<String>();
     cluster("templates.gatekeeper.sh", "constrainttemplates", "ConstraintTemplate", "v1")
         + &crd("config.gatekeeper.sh", "configs", "Config", "v1alpha1")
+        // The plural of Gatekeeper's CRD is the singular.
+        + &cluster("expansion.gatekeeper.sh", "expansiontemplate", "ExpansionTemplate", "v1beta1")
         + &of_constraints
 }
 
@@ -71,6 +74,32 @@ fn constraint(kind: &str, name: &str, namespace: &str, label: &str) -> String {
     .to_string()
 }
 
+/// Returns a Deployment whose Pods have these labels.
+fn deployment(namespace: &str, labels: &Value) -> String {
+    let selector = json!({"matchLabels": {"app": "web"}});
+    let mut labels = labels.clone();
+    labels["app"] = "web".into();
+    let template = json!({"metadata": {"labels": labels}, "spec": {"containers": [{"name": "a", "image": "registry.example.com/a:1"}]}});
+    json!({
+        "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web", "namespace": namespace},
+        "spec": {"selector": selector, "template": template},
+    })
+    .to_string()
+}
+
+/// Returns an `ExpansionTemplate` that generates a `ConfigMap` from a Deployment.
+fn expansion() -> String {
+    let applies_to = json!([{"groups": ["apps"], "versions": ["v1"], "kinds": ["Deployment"]}]);
+    json!({
+        "apiVersion": "expansion.gatekeeper.sh/v1beta1", "kind": "ExpansionTemplate", "metadata": {"name": "deployments"},
+        "spec": {
+            "applyTo": applies_to, "templateSource": "spec.template",
+            "generatedGVK": {"group": "", "version": "v1", "kind": "ConfigMap"},
+        },
+    })
+    .to_string()
+}
+
 /// Returns the messages of the open violations in a namespace, sorted.
 fn messages(result: &Value, namespace: &str) -> Vec<String> {
     let results = results_in(result, namespace);
@@ -91,8 +120,12 @@ async fn gatekeeper_policies_are_evaluated_and_followed_without_gatekeeper() {
     }
     // A separate control plane, because every kaudit watches its kinds.
     let plane = ControlPlane::start(Options::default()).await.unwrap();
-    establish(&plane, &crds(&["K8sLabel"]), &[TEMPLATES, "configs.config.gatekeeper.sh", &constraint_crd("K8sLabel")])
-        .await;
+    establish(
+        &plane,
+        &crds(&["K8sLabel"]),
+        &[TEMPLATES, "configs.config.gatekeeper.sh", EXPANSIONS, &constraint_crd("K8sLabel")],
+    )
+    .await;
     let namespace = plane.temp_namespace("gatekeeper").await.unwrap();
     plane.kubectl(&["-n", &namespace, "create", "configmap", "bare"]).await.unwrap();
     plane.apply(&template("K8sLabel", "there is no")).await.unwrap();
@@ -146,6 +179,19 @@ async fn gatekeeper_policies_are_evaluated_and_followed_without_gatekeeper() {
     until(&[]).await;
     plane.kubectl(&["-n", "default", "delete", "configs.config.gatekeeper.sh", "config"]).await.unwrap();
     until(&["again no team", "later no zone"]).await;
+
+    // An ExpansionTemplate that generates ConfigMaps, which the Constraints are about, and the object that it expands.
+    plane.apply(&deployment(&namespace, &json!({"team": "a"}))).await.unwrap();
+    plane.apply(&expansion()).await.unwrap();
+    let implied = "[Implied by deployments] later no zone";
+    until(&[implied, "again no team", "later no zone"]).await;
+    plane.apply(&deployment(&namespace, &json!({"team": "a", "zone": "a"}))).await.unwrap();
+    until(&["again no team", "later no zone"]).await;
+    plane.apply(&deployment(&namespace, &json!({}))).await.unwrap();
+    until(&["[Implied by deployments] again no team", implied, "again no team", "later no zone"]).await;
+    plane.kubectl(&["delete", "expansiontemplate.expansion.gatekeeper.sh", "deployments"]).await.unwrap();
+    until(&["again no team", "later no zone"]).await;
+
     plane
         .kubectl(&["-n", &namespace, "label", "configmap", "bare", &format!("{namespace}=yes"), "zone=a"])
         .await

@@ -155,9 +155,16 @@ impl Running {
         wait_for(&format!("readiness; log:\n{}", self.log()), || async { self.get("/readyz") }).await;
     }
 
-    /// Returns `/status` as JSON.
+    /// Returns `/status` as JSON. On a busy machine the pipeline may not respond within the seconds after which the server
+    /// gives up.
     pub(crate) fn status(&self) -> Value {
-        let body = self.get("/status").unwrap_or_else(|| panic!("no /status; log:\n{}", self.log()));
+        let deadline = Instant::now() + PATIENCE;
+        let body = loop {
+            match self.get("/status") {
+                Some(body) => break body,
+                None => assert!(self.is_alive() && Instant::now() < deadline, "no /status; log:\n{}", self.log()),
+            }
+        };
         serde_json::from_str(&body).unwrap()
     }
 

@@ -4,6 +4,7 @@
 //! compared with `gator test`; and both must refuse the same inputs.
 
 mod cel;
+mod expansion;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -95,7 +96,7 @@ fn gator_verifies_the_results() {
     for constraint in documents("constraints.yaml") {
         let name = text(&constraint, "/metadata/name");
         let file = write(root.path(), &format!("{name}.yaml"), &constraint);
-        let policies = Arc::new(PolicySet::from_gatekeeper(&template, &file, &LoadOptions::default()).unwrap());
+        let policies = Arc::new(PolicySet::from_gatekeeper([&*template, &*file], &LoadOptions::default()).unwrap());
         let cases: Vec<Value> = objects
             .iter()
             .enumerate()

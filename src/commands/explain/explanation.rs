@@ -35,6 +35,9 @@ pub(super) struct Explained {
     pub(super) api_version: &'static str,
     pub(super) kind: &'static str,
     pub(super) resource: ObjectRef,
+    /// The object that it would create, on which the rule is evaluated in its place.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) generated: Option<ObjectRef>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) location: Option<Location>,
     pub(super) policy: Arc<str>,
@@ -150,14 +153,17 @@ impl Explained {
         // Each of several results may be about another field.
         if let [only] = &self.results[..] {
             let followed = if let [Some(field)] = &fields[..] { Some(field.as_str()) } else { None };
-            self.field = only.field().or(followed).map(str::to_owned);
+            // The place of a generated object is less than a field of it.
+            let followed_first = self.generated.is_some().then_some(followed).flatten();
+            self.field = followed_first.or(only.field()).or(followed).map(str::to_owned);
         }
         Ok(())
     }
 
     /// Returns the field to change for a result.
     pub(super) fn field_of<'e>(&'e self, entry: &'e Entry) -> Option<&'e str> {
-        entry.field().or(self.field.as_deref())
+        let own = self.generated.as_ref().and(self.field.as_deref());
+        own.or(entry.field()).or(self.field.as_deref())
     }
 }
 

@@ -52,6 +52,9 @@ fn head(explained: &Explained) -> Vec<StyledLine> {
     let place = explained.location.as_ref();
     let place = place.map_or(String::new(), |Location { file, line }| format!("  {file}:{line}"));
     let mut lines = vec![(BOLD, format!("{object}{place}"))];
+    lines.extend(
+        explained.generated.iter().map(|generated| (PLAIN, format!("evaluated as {generated}, which it would create"))),
+    );
     lines.extend(about(&explained.policy, &explained.rule, &explained.about));
     lines.push((PLAIN, String::new()));
     for entry in &explained.results {

@@ -109,11 +109,6 @@ impl SuiteTest<'_> {
         if self.skip {
             return (TestOutcome::Skip, String::new(), Vec::new());
         }
-        if self.node.get("expansion").text().is_some_and(|path| !path.is_empty()) {
-            let message = "UNSUPPORTED: kaudit does not expand workloads into Pods with ExpansionTemplates; set skip: true \
-                           to leave this test out";
-            return (TestOutcome::Error, message.to_owned(), Vec::new());
-        }
         let invalid = self.node.get("invalid").is_true();
         match self.policies(options) {
             Err(Unloaded::Constraint(_)) if invalid => (TestOutcome::Pass, String::new(), Vec::new()),
@@ -136,7 +131,7 @@ impl SuiteTest<'_> {
         }
     }
 
-    /// Loads the template and the Constraint.
+    /// Loads the template, the Constraint, and the `ExpansionTemplate`s if there are some.
     fn policies(&self, options: &LoadOptions) -> Result<Arc<PolicySet>, Unloaded> {
         let path = |key: &str| match text(&self.node, key) {
             "" => Err(Unloaded::Else(format!("{}:{}: the test names no {key}", self.file.shown, self.node.at.line))),
@@ -144,7 +139,13 @@ impl SuiteTest<'_> {
         };
         let (template, constraint) = (path("template")?, path("constraint")?);
         fixture::check_pair(&template, &constraint).map_err(Unloaded::Else)?;
-        let why = match PolicySet::from_gatekeeper(&template, &constraint, options) {
+        let expansion = Some(text(&self.node, "expansion")).filter(|path| !path.is_empty());
+        let expansion = expansion.map(|path| fixture::path(self.file, path));
+        if let Some(file) = &expansion {
+            fixture::check_expansions(file).map_err(Unloaded::Else)?;
+        }
+        let files = [&template, &constraint].into_iter().chain(&expansion).map(AsRef::as_ref);
+        let why = match PolicySet::from_gatekeeper(files, options) {
             Ok(policies) => return Ok(Arc::new(policies)),
             Err(why) => why,
         };

@@ -8,6 +8,7 @@
 mod config;
 pub(crate) mod constraint;
 mod engine;
+pub(crate) mod expansion_template;
 pub(crate) mod expressions;
 pub(crate) mod matching;
 pub(crate) mod results;
@@ -44,6 +45,7 @@ pub(crate) const DIALECT: Dialect = Dialect(&DialectDescription {
 pub(crate) struct TemplateLibrary<'f> {
     pub(crate) templates: Vec<PolicyDocument<'f>>,
     pub(crate) constraints: Vec<PolicyDocument<'f>>,
+    pub(crate) expansions: Vec<PolicyDocument<'f>>,
     pub(crate) config: Config,
     /// Whether a `Config` in the added files is ignored.
     pub(crate) ignores_config: bool,
@@ -67,6 +69,7 @@ impl<'f> TemplateLibrary<'f> {
             match document.type_of() {
                 ("templates.gatekeeper.sh", "ConstraintTemplate") => self.templates.push(document),
                 ("constraints.gatekeeper.sh", _) => self.constraints.push(document),
+                ("expansion.gatekeeper.sh", "ExpansionTemplate") => self.expansions.push(document),
                 ("config.gatekeeper.sh", "Config") if !self.ignores_config => self.config.add(&document.node),
                 ("config.gatekeeper.sh", "Config") => {
                     let message =

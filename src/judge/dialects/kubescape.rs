@@ -37,6 +37,7 @@ use crate::{
 /// The input is an array of the objects that `rule.metadata.json` selects. Any rule whose value has the form of
 /// results is accepted.
 pub(crate) const DIALECT: Dialect = Dialect(&DialectDescription {
+    covers_workloads: true,
     single: Some(SingleRule { package: PACKAGE, name: ENTRY, or_only_set: true }),
     ..DialectDescription::new("kubescape", InputForm::Array, conftest::findings)
 });

@@ -30,6 +30,7 @@ use crate::{
 pub(crate) const FUNCTIONS: [&str; 2] = ["isManaged", "result.new"];
 
 pub(crate) const DIALECT: Dialect = Dialect(&DialectDescription {
+    covers_workloads: true,
     any_value_is_result: true,
     outcome: |name| (name == "deny" || name.starts_with("deny_")).then_some(Outcome::Fail),
     packages,

@@ -11,15 +11,17 @@ use crate::{
         dialects::cel::{
             binding::BoundPolicy,
             explain::{self, PolicyExplanation},
+            policy::AdmissionPolicy,
             request::Subject,
         },
     },
     model::{object::Object, verdict::Finding},
 };
 
-/// Evaluates the policies that match the object as it is now.
-pub(super) fn evaluate(job: &Job, results: &mut ObjectFindings) {
-    let policies: Vec<&BoundPolicy> = job.policies.admission.of(&job.object.key.kind).collect();
+/// Evaluates the selected policies that match the object as it is now.
+pub(super) fn evaluate(job: &Job, is_selected: impl Fn(&AdmissionPolicy) -> bool, results: &mut ObjectFindings) {
+    let policies = job.policies.admission.of(&job.object.key.kind);
+    let policies: Vec<&BoundPolicy> = policies.filter(|bound| is_selected(&bound.policy)).collect();
     if policies.is_empty() {
         return;
     }

@@ -194,6 +194,8 @@ pub(super) struct Review {
     object: Value,
     old: Value,
     namespace: Option<Value>,
+    /// Whether the object is one that another would create.
+    pub(super) is_generated: bool,
 }
 
 impl Review {
@@ -203,7 +205,7 @@ impl Review {
         let object = if deleted { old.clone() } else { object };
         request.insert(text("object"), object.clone());
         request.insert(text("namespaceObject"), namespace.cloned().unwrap_or(Value::Null));
-        Self { document: Value::from(request), object, old, namespace: namespace.cloned() }
+        Self { document: Value::from(request), object, old, namespace: namespace.cloned(), is_generated: false }
     }
 
     /// Builds a review from a given `AdmissionReview`; missing fields of the request are filled in as Gatekeeper does.
@@ -247,6 +249,7 @@ impl Review {
                 kind: value::text(&object["kind"]).map_or("", |kind| &**kind),
                 object,
                 namespace: self.namespace.as_ref(),
+                is_generated: self.is_generated,
             }
         })
     }

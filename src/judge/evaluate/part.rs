@@ -1,6 +1,9 @@
 //! Selects the rules to evaluate: all, or one of the parts into which [sharing](crate::judge::sharing) divides them.
 
-use crate::judge::{sharing::plan::SharingPlan, unit::Group};
+use crate::judge::{
+    sharing::plan::SharingPlan,
+    unit::{Group, SelectedRules},
+};
 
 /// A selection of the rules of a policy set.
 #[derive(Debug, Clone, Copy)]
@@ -12,6 +15,8 @@ pub(super) enum RulePart<'p> {
     Shared(&'p SharingPlan),
     /// Rules that are not shareable.
     Rest(&'p SharingPlan),
+    /// These rules of each unit.
+    Selected(&'p [SelectedRules]),
 }
 
 impl<'p> RulePart<'p> {
@@ -22,6 +27,7 @@ impl<'p> RulePart<'p> {
             Self::Transitions => PartOfGroup::Transitions,
             Self::Shared(plan) => PartOfGroup::Shared(&plan.unit(unit).groups[group]),
             Self::Rest(plan) => PartOfGroup::Rest(&plan.unit(unit).groups[group]),
+            Self::Selected(units) => PartOfGroup::Selected(&units[unit].groups[group]),
         }
     }
 
@@ -32,6 +38,7 @@ impl<'p> RulePart<'p> {
             Self::Transitions => transition,
             Self::Shared(plan) => plan.unit(unit).constraints[index],
             Self::Rest(plan) => !plan.unit(unit).constraints[index],
+            Self::Selected(units) => units[unit].constraints[index],
         }
     }
 }
@@ -43,6 +50,7 @@ pub(super) enum PartOfGroup<'p> {
     Transitions,
     Shared(&'p [bool]),
     Rest(&'p [bool]),
+    Selected(&'p [bool]),
 }
 
 impl PartOfGroup<'_> {
@@ -51,7 +59,7 @@ impl PartOfGroup<'_> {
         match self {
             Self::All => false,
             Self::Transitions => !group.entrypoints.iter().any(|rule| rule.transition),
-            Self::Shared(shared) => !shared.contains(&true),
+            Self::Shared(selected) | Self::Selected(selected) => !selected.contains(&true),
             Self::Rest(shared) => !shared.contains(&false),
         }
     }
@@ -60,7 +68,7 @@ impl PartOfGroup<'_> {
     pub(super) fn has_entrypoint(self, index: usize) -> bool {
         match self {
             Self::All | Self::Transitions => true,
-            Self::Shared(shared) => shared[index],
+            Self::Shared(selected) | Self::Selected(selected) => selected[index],
             Self::Rest(shared) => !shared[index],
         }
     }

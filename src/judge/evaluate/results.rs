@@ -36,6 +36,11 @@ impl ObjectFindings {
         results
     }
 
+    /// Returns results to be added to these, with the same limit of time.
+    pub(super) fn of_same_object(&self) -> Self {
+        Self { shared_time: self.shared_time, ..Self::default() }
+    }
+
     pub(super) fn push(&mut self, mut finding: Finding) {
         self.shortened |= texts::shorten(&mut finding);
         self.findings.push(finding);
@@ -58,6 +63,15 @@ impl ObjectFindings {
     pub(super) fn can_be_kept(&self) -> bool {
         let failed = self.findings.iter().any(|finding| finding.outcome == Outcome::Error);
         !failed && !self.unfinished && !self.incomplete && !self.shortened
+    }
+
+    /// Adds the results of another object, each as `convert` returns it.
+    pub(super) fn add(&mut self, other: Self, convert: impl Fn(Finding) -> Option<Finding>) {
+        self.unfinished |= other.unfinished;
+        self.shortened |= other.shortened;
+        self.undecided.extend(other.undecided);
+        self.passed.extend(&other.passed);
+        self.extend(other.findings.into_iter().filter_map(convert).collect());
     }
 
     /// Adds the cached results of an object with the same sharing key.

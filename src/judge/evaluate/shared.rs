@@ -9,7 +9,7 @@ use std::{
 use regorus::Value;
 
 use super::{
-    admission_policies, evaluate_part,
+    admission_policies, evaluate_part, expanded,
     input::{JobValues, Operation},
     job::Job,
     object::ObjectEvaluation,
@@ -79,7 +79,8 @@ pub(super) fn evaluate(
     if plan.has_rest {
         parts.part(RulePart::Rest(plan), values, &mut results);
     }
-    admission_policies::evaluate(job, &mut results);
+    admission_policies::evaluate(job, |_| true, &mut results);
+    expanded::evaluate(job, spent, &mut results);
     Some((results, shared))
 }
 

@@ -15,10 +15,11 @@ use crate::{
         dialects::gatekeeper::{
             self, Config, EnforcementPoint, TemplateLibrary,
             constraint::{self, BoundTemplate, Constraint, ReadConstraint},
-            expressions,
+            expansion_template, expressions,
             template::{self, ENTRY, Template},
         },
         entrypoints::CompilePurpose,
+        expansion::Expansion,
         load_options::LoadOptions,
         metadata::Metadata,
         policy::Policy,
@@ -35,6 +36,9 @@ use crate::{
     },
 };
 
+/// Why Constraints for generated objects have no results without an `ExpansionTemplate`.
+const GENERATED_ONLY: &str = "source: Generated matches only objects of an ExpansionTemplate, and there is none";
+
 /// Compiled templates and Constraints.
 #[derive(Default)]
 pub(crate) struct LoadedTemplates {
@@ -42,6 +46,7 @@ pub(crate) struct LoadedTemplates {
     pub(crate) policies: Vec<Policy>,
     pub(crate) unjudged: Vec<Unjudged>,
     pub(crate) config: Config,
+    pub(crate) expansions: Vec<Expansion>,
 }
 
 /// Compiles the templates and joins them with their Constraints.
@@ -51,7 +56,8 @@ pub(crate) fn load(
     point: EnforcementPoint,
     problems: &mut Vec<Problem>,
 ) -> LoadedTemplates {
-    let mut loaded = LoadedTemplates { config: library.config, ..LoadedTemplates::default() };
+    let expansions = expansion_template::read(&library.expansions, problems);
+    let mut loaded = LoadedTemplates { config: library.config, expansions, ..LoadedTemplates::default() };
     let mut constraints: BTreeMap<String, Vec<PolicyDocument<'_>>> = BTreeMap::new();
     for document in distinct(library.constraints, problems) {
         constraints.entry(document.kind().to_owned()).or_default().push(document);
@@ -197,16 +203,23 @@ impl LoadedTemplates {
         let mut active = Vec::new();
         for mut constraint in constraints {
             match constraint::read(&mut constraint, template, of_rule, point, problems) {
-                Some(ReadConstraint::Judges(read)) => active.push(*read),
-                Some(ReadConstraint::Silent(reason)) => {
-                    let message = format!("{} is not evaluated: {reason}", constraint.label());
-                    problems.push(warning(constraint.whole(message)));
-                    self.unjudged.push(constraint.unjudged(reason));
+                Some(ReadConstraint::Judges(read))
+                    if self.expansions.is_empty() && read.matching.is_generated_only() =>
+                {
+                    self.report_silent(&constraint, GENERATED_ONLY, problems);
                 }
+                Some(ReadConstraint::Judges(read)) => active.push(*read),
+                Some(ReadConstraint::Silent(reason)) => self.report_silent(&constraint, reason, problems),
                 None => {}
             }
         }
         active
+    }
+
+    fn report_silent(&mut self, constraint: &PolicyDocument<'_>, reason: &str, problems: &mut Vec<Problem>) {
+        let message = format!("{} is not evaluated: {reason}", constraint.label());
+        problems.push(warning(constraint.whole(message)));
+        self.unjudged.push(constraint.unjudged(reason));
     }
 
     /// Joins a compiled template with its Constraints: creates a unit, and a policy for each Constraint.

@@ -53,6 +53,11 @@ impl ReadTree {
         }
     }
 
+    /// Returns the tree of a value with this one at a field.
+    pub(crate) fn below(self, field: &str) -> Self {
+        Self { fields: BTreeMap::from([(field.into(), Arc::new(self))]), ..Self::default() }
+    }
+
     /// Adds all paths of another tree.
     pub(crate) fn merge(&mut self, other: &Self) {
         if self.whole {

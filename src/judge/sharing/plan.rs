@@ -9,7 +9,7 @@ use crate::judge::{
     dialect::{Dialect, InputForm},
     dialects::gatekeeper::Config,
     reads::{Projection, ReadTree, Reads, Segment, SharingFields},
-    unit::{Group, Unit},
+    unit::{Group, SelectedRules, Unit},
 };
 
 /// Scalar fields that differ between replicas.
@@ -43,21 +43,13 @@ pub(crate) struct SharingPlan {
     pub(crate) parts: Projection,
     /// Whether there are rules that are not shareable.
     pub(crate) has_rest: bool,
-    units: Vec<Shareable>,
-}
-
-/// The shareable rules of one unit.
-#[derive(Debug, Default)]
-pub(crate) struct Shareable {
-    /// By group and index of the rule, including exceptions; rules that do not apply to the kind count as shareable.
-    pub(crate) groups: Vec<Vec<bool>>,
-    /// By index of the Constraint.
-    pub(crate) constraints: Vec<bool>,
+    /// Rules that do not apply to the kind count as shareable.
+    units: Vec<SelectedRules>,
 }
 
 impl SharingPlan {
     /// Returns the shareable rules of a unit, by its index.
-    pub(crate) fn unit(&self, unit: usize) -> &Shareable {
+    pub(crate) fn unit(&self, unit: usize) -> &SelectedRules {
         &self.units[unit]
     }
 }
@@ -95,7 +87,7 @@ impl Plans {
 fn plan(units: &[Unit], config: &Config, kind: &str, token: bool) -> Option<SharingPlan> {
     let mut planner =
         SharingPlanner { kind, token, fields: ReadTree::default(), parts: ReadTree::default(), counts: [0; 2] };
-    let units: Vec<Shareable> = units
+    let units: Vec<SelectedRules> = units
         .iter()
         .map(|unit| {
             if unit.evaluates_every_object() {
@@ -103,9 +95,9 @@ fn plan(units: &[Unit], config: &Config, kind: &str, token: bool) -> Option<Shar
                 let groups = unit.groups.iter();
                 let groups = groups.map(|group| if applies { planner.group(group) } else { vec![true; group.len()] });
                 let groups = groups.collect();
-                Shareable { groups, ..Shareable::default() }
+                SelectedRules { groups, ..SelectedRules::default() }
             } else {
-                Shareable { constraints: planner.constraints(unit, config), ..Shareable::default() }
+                SelectedRules { constraints: planner.constraints(unit, config), ..SelectedRules::default() }
             }
         })
         .collect();

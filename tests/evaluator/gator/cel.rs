@@ -243,7 +243,7 @@ fn gator_verifies_the_results_for_reviews_of_templates_in_cel() {
         let file = write(root.path(), &format!("{}.yaml", template.kind), &template.document());
         for name in template.constraints.keys() {
             let constraint = write(root.path(), &format!("{name}.yaml"), &template.constraint(name));
-            let policies = PolicySet::from_gatekeeper(&file, &constraint, &LoadOptions::default()).unwrap();
+            let policies = PolicySet::from_gatekeeper([&*file, &*constraint], &LoadOptions::default()).unwrap();
             let policies = Arc::new(policies);
             let case = |(index, review): (usize, &Value)| {
                 let findings = evaluate_object(&policies, review, &namespaces);
@@ -274,7 +274,7 @@ fn objects_that_are_equal_in_the_fields_read_have_the_same_results() {
         let file = write(root.path(), "template.yaml", &template.document());
         for name in template.constraints.keys() {
             let constraint = write(root.path(), "constraint.yaml", &template.constraint(name));
-            let policies = PolicySet::from_gatekeeper(&file, &constraint, &LoadOptions::default()).unwrap();
+            let policies = PolicySet::from_gatekeeper([&*file, &*constraint], &LoadOptions::default()).unwrap();
             let policies = Arc::new(policies);
             for _ in 0..150 {
                 let before = &objects[random.usize(..objects.len())];

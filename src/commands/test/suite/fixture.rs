@@ -89,6 +89,18 @@ pub(super) fn check_pair(template: &Path, constraint: &Path) -> Result<(), Strin
     Ok(())
 }
 
+/// Checks that a file has `ExpansionTemplate`s and nothing else, as gator does.
+pub(super) fn check_expansions(file: &Path) -> Result<(), String> {
+    let documents = read(file)?;
+    let is_template = |node: &YamlNode| {
+        (group(node), node.get("kind").text()) == ("expansion.gatekeeper.sh", Some("ExpansionTemplate"))
+    };
+    if documents.is_empty() || !documents.iter().all(is_template) {
+        return Err(format!("{}: must have ExpansionTemplates, and nothing else", file.display()));
+    }
+    Ok(())
+}
+
 fn group(node: &YamlNode) -> &str {
     node.get("apiVersion").text().and_then(|version| version.split_once('/')).map_or("", |(group, _)| group)
 }

@@ -57,6 +57,14 @@ impl AdmissionPolicies {
         }
     }
 
+    /// Adds the fields that policies read of objects of any resource, and their lookups.
+    pub(crate) fn add_all_reads(&self, object: &mut ReadTree, lookups: &mut InventoryReads) {
+        for bound in &*self.0 {
+            object.merge(&bound.object_reads);
+            lookups.merge(&bound.lookups);
+        }
+    }
+
     /// Adds all lookups, and the fields that policies read of the objects' Namespaces.
     pub(crate) fn add_others(&self, lookups: &mut InventoryReads, namespace: &mut ReadTree) {
         for bound in &*self.0 {

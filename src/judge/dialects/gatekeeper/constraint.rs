@@ -110,11 +110,6 @@ pub(crate) fn read(
     let Some(outcome) = outcome else {
         return Some(ReadConstraint::Silent("its scopedEnforcementActions contain no action for the audit"));
     };
-    if matching.generated_only() {
-        return Some(ReadConstraint::Silent(
-            "source: Generated matches only objects that Gatekeeper's expansion generates",
-        ));
-    }
     let metadata = policy_annotations::read(document, problems).or(&template.metadata).or(of_rule);
     let expressions = template.expressions.as_ref();
     let expressions =
