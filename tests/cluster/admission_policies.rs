@@ -1,6 +1,7 @@
 //! `ValidatingAdmissionPolicies`: kaudit's results for existing objects are those of the API server for their creation.
 
 mod followed;
+mod library;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -164,16 +165,17 @@ fn decisions(result: &Value, case: &AdmissionCase) -> BTreeMap<[String; 3], Deci
     decisions
 }
 
-/// Installs the policies of a case, and a policy that shows when the server has read them.
-async fn install(plane: &ControlPlane, client: &Client, case: &AdmissionCase, round: usize) -> Vec<Value> {
+/// Installs policies, and one that shows when the server has read them; returns all.
+async fn install_all(plane: &ControlPlane, client: &Client, mut policies: Vec<Value>, round: usize) -> Vec<Value> {
     let round = format!("{SENTINEL}-{round}");
     let rules = json!([{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["configmaps"],
         "resourceNames": [SENTINEL]}]);
     let spec = json!({"matchConstraints": {"resourceRules": rules}, "validations": [{"expression": "false"}]});
-    let sentinel =
-        [policy(&round, &spec), binding(&round, &json!({"policyName": round, "validationActions": ["Warn"]}))];
-    for manifest in case.manifests().iter().chain(&sentinel) {
-        plane.apply(&manifest.to_string()).await.unwrap_or_else(|error| panic!("{}: {error}", case.name));
+    policies
+        .extend([policy(&round, &spec), binding(&round, &json!({"policyName": round, "validationActions": ["Warn"]}))]);
+    for manifest in &policies {
+        let name = &manifest["metadata"]["name"];
+        plane.apply(&manifest.to_string()).await.unwrap_or_else(|error| panic!("{name}: {error}"));
     }
     let probe =
         json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": SENTINEL, "namespace": "default"}});
@@ -184,7 +186,15 @@ async fn install(plane: &ControlPlane, client: &Client, case: &AdmissionCase, ro
         warnings.iter().any(|warning| warning.contains(&format!("'{round}'"))).then_some(())
     })
     .await;
-    case.manifests().into_iter().chain(sentinel).collect()
+    policies
+}
+
+/// Removes policies.
+async fn remove(plane: &ControlPlane, policies: &[Value]) {
+    for manifest in policies.iter().rev() {
+        let (kind, name) = (manifest["kind"].as_str().unwrap(), manifest["metadata"]["name"].as_str().unwrap());
+        plane.kubectl(&["delete", kind, name]).await.unwrap();
+    }
 }
 
 /// Waits until the server has read the parameters of a case: until then it denies with an error of its own.
@@ -211,7 +221,7 @@ async fn results_are_those_of_the_api_server() {
     let (mut differences, mut unlisted) = (BTreeSet::new(), Vec::new());
     let (mut compared, mut denied) = (0, 0);
     for (round, case) in plan.cases.iter().enumerate() {
-        let installed = install(&plane, &client, case, round).await;
+        let installed = install_all(&plane, &client, case.manifests(), round).await;
         let arguments = ["check", "--once", "-p", "cluster:admission-policies", "-o", "json"];
         let ended = run(&plane.kubeconfig(), &arguments).await;
         assert!(ended.code.is_some_and(|code| code != 2), "{}: {}", case.name, ended.stderr);
@@ -230,10 +240,7 @@ async fn results_are_those_of_the_api_server() {
                 }
             }
         }
-        for manifest in installed.iter().rev() {
-            let (kind, name) = (manifest["kind"].as_str().unwrap(), manifest["metadata"]["name"].as_str().unwrap());
-            plane.kubectl(&["delete", kind, name]).await.unwrap();
-        }
+        remove(&plane, &installed).await;
     }
     eprintln!("{} policies, {compared} decisions, {denied} with a violation", plan.cases.len());
     assert!(unlisted.is_empty(), "{} differences\n{}", unlisted.len(), unlisted.join("\n"));

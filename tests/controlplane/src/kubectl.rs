@@ -16,6 +16,10 @@ use crate::{
     users::User,
 };
 
+/// How often objects are applied if the server does not complete the request in time, as on a busy machine.
+const APPLY_ATTEMPTS: usize = 3;
+const TIMED_OUT: &str = "did not complete within requested timeout";
+
 impl ControlPlane {
     /// Runs kubectl as admin and returns its output.
     ///
@@ -42,8 +46,13 @@ impl ControlPlane {
     /// If an object is rejected, or its kind is not served yet.
     pub async fn apply(&self, yaml: &str) -> Result<()> {
         let args = ["apply", "--server-side", "--force-conflicts", "--field-manager=kaudit-test", "-f", "-"];
-        self.run_kubectl(self.admin_user(), &args, yaml.to_owned()).await?;
-        Ok(())
+        for _ in 1..APPLY_ATTEMPTS {
+            match self.run_kubectl(self.admin_user(), &args, yaml.to_owned()).await {
+                Err(error) if error.to_string().contains(TIMED_OUT) => {}
+                other => return other.map(drop),
+            }
+        }
+        self.run_kubectl(self.admin_user(), &args, yaml.to_owned()).await.map(drop)
     }
 
     /// Creates a namespace with a unique name that starts with `prefix`, and returns the name.
