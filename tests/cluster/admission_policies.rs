@@ -100,7 +100,13 @@ fn path(object: &Value) -> String {
     let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
     let version = text("/apiVersion");
     let root = if version.contains('/') { "apis" } else { "api" };
-    let plural = format!("{}s", text("/kind").to_lowercase());
+    let kind = text("/kind").to_lowercase();
+    let plural = match kind.strip_suffix('y') {
+        Some(stem) => format!("{stem}ies"),
+        None if kind == "endpoints" => kind,
+        None if kind.ends_with('s') => format!("{kind}es"),
+        None => format!("{kind}s"),
+    };
     match text("/metadata/namespace") {
         "" => format!("/{root}/{version}/{plural}"),
         namespace => format!("/{root}/{version}/namespaces/{namespace}/{plural}"),
