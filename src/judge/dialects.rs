@@ -5,6 +5,7 @@ pub(crate) mod cel;
 pub(crate) mod conftest;
 pub mod gatekeeper;
 pub(crate) mod kubescape;
+pub(crate) mod kyverno;
 #[cfg(test)]
 mod toy;
 pub mod trivy;
@@ -30,6 +31,7 @@ pub(crate) static ALL: &[Dialect] = &[
     admission::DIALECT,
     conftest::DIALECT,
     cel::DIALECT,
+    kyverno::DIALECT,
     #[cfg(test)]
     toy::DIALECT,
 ];

@@ -18,6 +18,7 @@ use super::{
         cel::{self, binding::BoundPolicy, document::AdmissionLibrary, set::AdmissionPolicies},
         gatekeeper::{self, Config, EnforcementPoint, GatekeeperEngine},
         kubescape,
+        kyverno::{self, document::KyvernoLibrary},
         trivy::{self, Sorted},
     },
     entrypoints::CompilePurpose,
@@ -239,6 +240,16 @@ struct CompiledSources {
 struct PolicyObjects<'f> {
     gatekeeper: gatekeeper::TemplateLibrary<'f>,
     admission: AdmissionLibrary<'f>,
+    kyverno: KyvernoLibrary<'f>,
+}
+
+impl<'f> PolicyObjects<'f> {
+    /// Adds the documents of a file if one of them is a policy; returns whether that was the case.
+    fn add(&mut self, file: &'f File, example: bool, problems: &mut Vec<Problem>) -> bool {
+        // A file may have policies of both of the last.
+        self.gatekeeper.add(file, example, problems)
+            || self.admission.add(file, example, problems) | self.kyverno.add(file, example, problems)
+    }
 }
 
 /// The files of one source, by dialect.
@@ -312,7 +323,10 @@ fn compile_all(
     // A package that another source imports is used.
     problems.retain(|problem| !(lint::is_unused_package(problem) && imported.contains(&problem.file)));
     compiled.add_templates(templates::load(objects.gatekeeper, options, point, problems), selection);
-    compiled.add_admission(cel::load::load(objects.admission, problems), selection);
+    let of_kyverno = kyverno::load::load(objects.kyverno, problems);
+    let evaluated = kyverno::load::evaluated(&of_kyverno);
+    compiled.add_admission(of_kyverno, selection);
+    compiled.add_admission(cel::load::load(objects.admission, &evaluated, problems), selection);
     problems.extend(selection.unknown_frameworks(&frameworks));
     compiled.sort();
     compiled
@@ -339,7 +353,7 @@ fn sort_source<'f>(
     for file in others.filter(|file| !examples.contain(file) && !kubescape.has(file)) {
         let example = Path::new(&*file.shown).ancestors().any(|folder| suites.contains(folder));
         let before = problems.len();
-        if !objects.gatekeeper.add(file, example, problems) && !objects.admission.add(file, example, problems) {
+        if !objects.add(file, example, problems) {
             let value = data::read(file, example, problems)
                 .filter(|value| owner.may_hold(file, value, &mut replayed, (limits, problems)));
             data.extend(value.map(|value| ParsedData { file, value }));
@@ -383,10 +397,10 @@ impl CompiledSources {
 
     fn add_admission(&mut self, loaded: cel::load::LoadedPolicies, selection: &RuleSelection) {
         let of_policies = selection.of_source(false);
-        for (policy, bound) in loaded.policies.into_iter().zip(loaded.bound) {
-            if of_policies.takes(&policy.name, &bound.rule.name, &bound.rule.metadata) {
+        for (policy, bound) in loaded.policies {
+            if policy.rules.iter().all(|rule| of_policies.takes(&policy.name, &rule.name, &rule.metadata)) {
                 self.policies.push(policy);
-                self.bound.push(bound);
+                self.bound.extend(bound);
             }
         }
         self.unjudged.extend(loaded.unjudged);

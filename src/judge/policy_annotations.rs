@@ -1,4 +1,5 @@
-//! Reads annotations of policies that are Kubernetes objects as metadata: those of Gatekeeper's library, and our own.
+//! Reads annotations of policies that are Kubernetes objects as metadata: those of Gatekeeper's and Kyverno's libraries,
+//! and our own.
 
 use std::sync::Arc;
 
@@ -16,11 +17,15 @@ use crate::{
 /// Prefix of our own annotations.
 const OWN: &str = "policy.kaudit.dev/";
 
+/// Prefix of Kyverno's annotations.
+const KYVERNO: &str = "policies.kyverno.io/";
+
 /// Reads title, description, severity, id, category and links. An unknown severity is a warning.
 pub(crate) fn read(document: &PolicyDocument<'_>, problems: &mut Vec<Problem>) -> Metadata {
     let metadata = document.node.get("metadata");
     let annotation = |name: &str| metadata.get("annotations").get(name).text();
     let own = |name: &str| annotation(&format!("{OWN}{name}"));
+    let of_kyverno = |name: &str| annotation(&format!("{KYVERNO}{name}"));
     let shared = |text: &str| Arc::<str>::from(text.trim());
     let severity = severity(metadata);
     if let Some(node) = severity.filter(|node| node.text().and_then(Severity::from_word).is_none()) {
@@ -31,11 +36,11 @@ pub(crate) fn read(document: &PolicyDocument<'_>, problems: &mut Vec<Problem>) -
     let version = annotation("metadata.gatekeeper.sh/version");
     Metadata {
         info: Arc::new(RuleInfo {
-            title: own("title").or(annotation("metadata.gatekeeper.sh/title")).map(shared),
+            title: own("title").or(annotation("metadata.gatekeeper.sh/title")).or(of_kyverno("title")).map(shared),
             id: own("id").map(shared),
-            category: own("category").map(shared),
+            category: own("category").or(of_kyverno("category")).map(shared),
         }),
-        description: own("description").or(annotation("description")).map(shared),
+        description: own("description").or(annotation("description")).or(of_kyverno("description")).map(shared),
         severity: severity.and_then(YamlNode::text).and_then(Severity::from_word),
         related_resources: links.map(|link| RelatedResource { reference: link.into(), description: None }).collect(),
         entrypoint: false,
@@ -47,10 +52,10 @@ pub(crate) fn read(document: &PolicyDocument<'_>, problems: &mut Vec<Problem>) -
     }
 }
 
-/// Finds the severity: our own annotation or label, then a plain `severity`.
+/// Finds the severity: our own annotation or label, then a plain `severity`, then Kyverno's.
 fn severity(metadata: &YamlNode) -> Option<&YamlNode> {
-    let own = format!("{OWN}severity");
-    [own.as_str(), "severity"]
+    let [own, of_kyverno] = [OWN, KYVERNO].map(|prefix| format!("{prefix}severity"));
+    [own.as_str(), "severity", of_kyverno.as_str()]
         .into_iter()
         .flat_map(|name| ["annotations", "labels"].map(|place| metadata.get(place).get(name)))
         .find(|node| !node.is_null())

@@ -50,6 +50,8 @@ pub enum ClusterSource {
     Gatekeeper,
     /// `ValidatingAdmissionPolicy`s and their bindings.
     AdmissionPolicies,
+    /// `ValidatingPolicy`s of Kyverno and their exceptions.
+    Kyverno,
     /// `ConfigMap`s, as `kube-mgmt` loads them into OPA: each value is a file.
     ConfigMaps {
         /// Their namespace; `None` is kaudit's own namespace.
@@ -142,6 +144,8 @@ impl fmt::Display for FileSource {
 const CLUSTER: &str = "cluster:";
 /// The source of admission policies, behind that prefix.
 const ADMISSION_POLICIES: &str = "admission-policies";
+/// The source of Kyverno's policies, behind that prefix.
+const KYVERNO: &str = "kyverno";
 /// The label that `kube-mgmt` selects by.
 const POLICY_LABEL: &str = "openpolicyagent.org/policy=rego";
 
@@ -153,6 +157,9 @@ impl ClusterSource {
         }
         if text == ADMISSION_POLICIES {
             return Some(Self::AdmissionPolicies);
+        }
+        if text == KYVERNO {
+            return Some(Self::Kyverno);
         }
         let rest = text.strip_prefix("configmaps")?;
         let (namespace, selector) = rest.split_once(',').unwrap_or((rest, POLICY_LABEL));
@@ -172,6 +179,7 @@ impl fmt::Display for ClusterSource {
         match self {
             Self::Gatekeeper => f.write_str("gatekeeper"),
             Self::AdmissionPolicies => f.write_str(ADMISSION_POLICIES),
+            Self::Kyverno => f.write_str(KYVERNO),
             Self::ConfigMaps { namespace, selector } => {
                 f.write_str("configmaps")?;
                 namespace.as_ref().map_or(Ok(()), |namespace| write!(f, "={namespace}"))?;
@@ -237,6 +245,7 @@ mod tests {
         for (text, want) in [
             ("cluster:gatekeeper", Some(ClusterSource::Gatekeeper)),
             ("cluster:admission-policies", Some(ClusterSource::AdmissionPolicies)),
+            ("cluster:kyverno", Some(ClusterSource::Kyverno)),
             ("cluster:configmaps", Some(maps(None, POLICY_LABEL))),
             ("cluster:configmaps=opa", Some(maps(Some("opa"), POLICY_LABEL))),
             ("cluster:configmaps,a=b,c", Some(maps(None, "a=b,c"))),

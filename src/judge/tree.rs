@@ -8,6 +8,8 @@ pub(crate) const CONFIG_MAPS: &str = "cluster:configmaps";
 const GATEKEEPER: &str = "cluster:gatekeeper";
 /// The name of the tree of admission policies in the cluster.
 const ADMISSION_POLICIES: &str = "cluster:admission-policies";
+/// The name of the tree of Kyverno's policies in the cluster.
+const KYVERNO: &str = "cluster:kyverno";
 
 /// The files of a directory, or one file, in memory, for example those of a commit.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -43,6 +45,6 @@ impl FileTree {
 
     /// Whether it contains policies in the cluster that are objects of their own kinds.
     pub(crate) fn is_of_policy_objects(&self) -> bool {
-        [GATEKEEPER, ADMISSION_POLICIES].contains(&&*self.name)
+        [GATEKEEPER, ADMISSION_POLICIES, KYVERNO].contains(&&*self.name)
     }
 }

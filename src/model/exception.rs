@@ -7,6 +7,8 @@ use serde::{Deserialize, Serialize};
 
 /// The name that results in a baseline are excused by.
 const BASELINE: &str = "baseline";
+/// The prefix of the names of Kyverno's exceptions; none of kaudit's own can have such a name.
+const KYVERNO: &str = "kyverno:";
 /// The prefix of the names of exceptions for system components; a `PolicyException` cannot have such a name.
 const SYSTEM: &str = "system:";
 
@@ -14,7 +16,8 @@ const SYSTEM: &str = "system:";
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Excuse {
-    /// The exception, as `namespace/name` or `name`, or `baseline`, or `system:` and the name of a component.
+    /// The exception, as `namespace/name` or `name`, or `baseline`, or `system:` and the name of a component, or `kyverno:`
+    /// and an exception of Kyverno.
     pub by: Arc<str>,
     /// The reason given in the exception; empty for a baseline.
     #[serde(default, skip_serializing_if = "str::is_empty")]
@@ -33,6 +36,16 @@ impl Excuse {
     /// Returns the excuse of a component of the cluster's distribution.
     pub(crate) fn system(component: &str, reason: Arc<str>) -> Self {
         Self { by: format!("{SYSTEM}{component}").into(), reason, expires: None }
+    }
+
+    /// Returns the excuse of an exception of Kyverno, as `namespace/name`.
+    pub(crate) fn kyverno(exception: &str, reason: &str, expires: Option<Timestamp>) -> Self {
+        Self { by: format!("{KYVERNO}{exception}").into(), reason: reason.into(), expires }
+    }
+
+    /// Whether it is part of the evaluation of a policy, rather than applied to its results.
+    pub(crate) fn is_of_policy(&self) -> bool {
+        self.by.starts_with(KYVERNO)
     }
 
     /// Whether it is that of the baseline, which does not end; exceptions of people always do.

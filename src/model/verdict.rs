@@ -271,9 +271,9 @@ impl Finding {
         identity(self) == identity(other) && self.message == other.message && self.details == other.details
     }
 
-    /// Removes the excuse and restores the outcome of the policy.
+    /// Removes the excuse and restores the outcome of the policy, unless the policy itself excuses it.
     pub fn restore(&mut self) {
-        if let Some(Excused { otherwise, .. }) = self.excused.take() {
+        if let Some(Excused { otherwise, .. }) = self.excused.take_if(|excused| !excused.excuse.is_of_policy()) {
             self.outcome = otherwise;
         }
     }

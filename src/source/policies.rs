@@ -1,6 +1,6 @@
 //! Policies that are objects of a cluster: read by their own informer, and passed on as files.
 //!
-//! In: Gatekeeper's objects, admission policies, or `ConfigMap`s with a label. Out: a [`FileTree`] for each kind of object, or for each
+//! In: Gatekeeper's objects, admission policies, Kyverno's policies, or `ConfigMap`s with a label. Out: a [`FileTree`] for each kind of object, or for each
 //! `ConfigMap`, again whenever one of them changes. Objects of a kind that becomes unreadable stay in their last state,
 //! together with a file that reports the error.
 
@@ -48,6 +48,12 @@ pub const GATEKEEPER: [(&str, &str); 4] = [
 pub const ADMISSION_POLICIES: [(&str, &str); 2] = [
     ("admissionregistration.k8s.io", "validatingadmissionpolicies"),
     ("admissionregistration.k8s.io", "validatingadmissionpolicybindings"),
+];
+/// The kinds of Kyverno that are evaluated, and its exceptions, by group and plural.
+pub const KYVERNO: [(&str, &str); 3] = [
+    ("policies.kyverno.io", "namespacedvalidatingpolicies"),
+    ("policies.kyverno.io", "policyexceptions"),
+    ("policies.kyverno.io", "validatingpolicies"),
 ];
 /// Metadata fields that change although the policy does not.
 const CHANGING: [&str; 6] = ["creationTimestamp", "generation", "managedFields", "resourceVersion", "selfLink", "uid"];
@@ -138,6 +144,7 @@ impl ClusterPolicies {
         let (kinds, namespaces, label_selector) = match &self.source {
             ClusterSource::Gatekeeper => (&GATEKEEPER[..], BTreeSet::new(), None),
             ClusterSource::AdmissionPolicies => (&ADMISSION_POLICIES[..], BTreeSet::new(), None),
+            ClusterSource::Kyverno => (&KYVERNO[..], BTreeSet::new(), None),
             ClusterSource::ConfigMaps { selector, .. } => {
                 (&[("core", "configmaps")][..], [self.namespace.clone()].into(), Some(selector.clone()))
             }
@@ -196,7 +203,9 @@ impl ClusterPolicies {
 
     fn see(&mut self, object: &Object) {
         let files = object.body.json().map_err(anyhow::Error::from).and_then(|json| match self.source {
-            ClusterSource::Gatekeeper | ClusterSource::AdmissionPolicies => definition(&object.key, &json),
+            ClusterSource::Gatekeeper | ClusterSource::AdmissionPolicies | ClusterSource::Kyverno => {
+                definition(&object.key, &json)
+            }
             ClusterSource::ConfigMaps { .. } => values(&json),
         });
         match files {
@@ -218,6 +227,7 @@ impl ClusterPolicies {
         if self.scopes.is_empty() {
             let (kinds, help) = match self.source {
                 ClusterSource::AdmissionPolicies => (&ADMISSION_POLICIES[..], "they need Kubernetes 1.30 or newer"),
+                ClusterSource::Kyverno => (&KYVERNO[..], "install Kyverno 1.14 or newer, or its CRDs alone"),
                 _ => (&GATEKEEPER[..], "install Gatekeeper, or its CRDs alone"),
             };
             let (group, plural) = kinds.last().copied().unwrap_or_default();
@@ -243,7 +253,7 @@ impl ClusterPolicies {
             Some(TreeFile { path: vec![format!("{}.yaml", scope.kind)], content })
         });
         let mut files: Vec<TreeFile> = unreadable.collect();
-        if let ClusterSource::Gatekeeper | ClusterSource::AdmissionPolicies = self.source {
+        if !matches!(self.source, ClusterSource::ConfigMaps { .. }) {
             files.extend(objects().flat_map(|(_, object)| object.files.clone()));
             return vec![tree(self.source.to_string(), files)];
         }
@@ -263,7 +273,7 @@ fn is_in(key: &ObjectKey, scope: &WatchScope) -> bool {
     key.kind == scope.kind && (scope.namespace.is_none() || key.namespace == scope.namespace)
 }
 
-/// Returns an object of Gatekeeper or an admission policy as YAML, without fields that are irrelevant for the policy.
+/// Returns an object that is a policy, or belongs to one, as YAML, without fields that are irrelevant for the policy.
 fn definition(key: &ObjectKey, json: &[u8]) -> anyhow::Result<Vec<TreeFile>> {
     let mut object: Map<String, Value> = serde_json::from_slice(json)?;
     object.remove("status");

@@ -182,8 +182,10 @@ async fn the_chart_grants_what_kaudit_rbac_prints() {
         (&["ui.enabled=true", "ui.auth=token", "namespaces={shop}"], &["--ui-auth=token", "-n", "shop"]),
         (&["policies.cluster={gatekeeper}"], &["-p", "cluster:gatekeeper"]),
         (
-            &["namespaces={shop}", "policies.cluster={gatekeeper,admission-policies}"],
-            &["-n", "shop", "-p", "cluster:gatekeeper", "-p", "cluster:admission-policies"],
+            &["namespaces={shop}", "policies.cluster={gatekeeper,admission-policies,kyverno}"],
+            &[
+                "-n", "shop", "-p", "cluster:gatekeeper", "-p", "cluster:admission-policies", "-p", "cluster:kyverno",
+            ],
         ),
         (
             // helm splits lists at unescaped commas.

@@ -15,11 +15,28 @@ use crate::{
     value::CelValue,
 };
 
+/// Other objects that expressions look up.
+pub trait ObjectLookup: Sync {
+    /// Returns an object by its `apiVersion`, the plural of its kind, its namespace (empty if it has none) and its name;
+    /// `None` if it does not exist.
+    ///
+    /// # Errors
+    /// Returns why that is not known.
+    fn get(&self, kind: [&str; 2], namespace: &str, name: &str) -> Result<Option<Json>, String>;
+
+    /// Returns the objects of a kind, in all namespaces if `namespace` is empty.
+    ///
+    /// # Errors
+    /// Returns why they are not known.
+    fn list(&self, kind: [&str; 2], namespace: &str) -> Result<Vec<Json>, String>;
+}
+
 /// The values of variables for one object. Variables of the policy are evaluated when an expression first reads them,
 /// and only once.
 pub struct Bindings<'v> {
     environment: &'v Environment,
-    values: [Option<&'v Json>; 5],
+    values: [Option<&'v Json>; 6],
+    lookup: Option<&'v dyn ObjectLookup>,
     variables: Mutex<Vec<Option<EvaluatedValue<'v>>>>,
     /// The cost of variables since it was last taken.
     cost: AtomicU64,
@@ -29,16 +46,27 @@ impl<'v> Bindings<'v> {
     /// Creates bindings in which every variable is null.
     pub fn new(environment: &'v Environment) -> Self {
         let variables = environment.variables().iter().map(|_| None).collect();
-        Self { environment, values: [None; 5], variables: Mutex::new(variables), cost: AtomicU64::new(0) }
+        Self { environment, values: [None; 6], lookup: None, variables: Mutex::new(variables), cost: AtomicU64::new(0) }
     }
 
-    /// Sets the value of a variable. `authorizer` and `variables` have no value that can be set: nothing changes.
+    /// Sets the value of a variable. `authorizer`, `variables` and those of lookups have no value that can be set: nothing changes.
     #[must_use]
     pub fn with(mut self, root: Root, value: &'v Json) -> Self {
         if let Some(place) = index(root).and_then(|index| self.values.get_mut(index)) {
             *place = Some(value);
         }
         self
+    }
+
+    /// Sets the objects that expressions look up; without them, lookups are errors.
+    #[must_use]
+    pub fn with_lookup(mut self, lookup: &'v dyn ObjectLookup) -> Self {
+        self.lookup = Some(lookup);
+        self
+    }
+
+    pub(crate) fn lookup(&self) -> Option<&'v dyn ObjectLookup> {
+        self.lookup
     }
 
     pub(crate) fn get(&self, root: Root) -> Option<&'v Json> {
@@ -73,7 +101,7 @@ impl<'v> Bindings<'v> {
 }
 
 fn index(root: Root) -> Option<usize> {
-    [Root::Object, Root::OldObject, Root::Params, Root::Request, Root::NamespaceObject]
+    [Root::Object, Root::OldObject, Root::Params, Root::Request, Root::NamespaceObject, Root::Exceptions]
         .into_iter()
         .position(|known| known == root)
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use self::unify::TypeUnifier;
 use crate::{
     ast::{CallExpr, CelExpr, CelExprKind, FoldExpr, ListElement, MapEntry, Select},
-    declarations::{self, DeclaredFunction, FunctionOverload},
+    declarations::{DeclaredFunction, FunctionOverload},
     environment::{DeclaredFieldType, Environment},
     error::CompileError,
     parse::Parsed,
@@ -180,18 +180,18 @@ impl TypeChecker<'_> {
         }
         call.arguments.iter().for_each(|argument| self.check(argument));
         let Some(target) = &call.target else {
-            return match declarations::function(&call.function) {
+            return match self.environment.function(&call.function) {
                 Some(function) => self.resolve(expr, function, None, &call.arguments),
                 None => self.undeclared(expr, &call.function),
             };
         };
         // A function in a namespace: its name contains dots.
         let qualified = target.qualified_name().map(|name| format!("{name}.{}", call.function));
-        if let Some(function) = qualified.and_then(|name| declarations::function(&name)) {
+        if let Some(function) = qualified.and_then(|name| self.environment.function(&name)) {
             return self.resolve(expr, function, None, &call.arguments);
         }
         self.check(target);
-        match declarations::function(&call.function) {
+        match self.environment.function(&call.function) {
             Some(function) => self.resolve(expr, function, Some(target), &call.arguments),
             None => self.undeclared(expr, &call.function),
         }

@@ -1,6 +1,7 @@
 //! The functions of the environment, in the order in which the API server tries their overloads.
 //!
-//! `declarations.txt` is the output of `tests/tools/cel` for its argument `declarations`.
+//! `declarations.txt` is the output of `tests/tools/cel` for its argument `declarations`. `kyverno.txt` has the functions
+//! and overloads that policies of Kyverno have besides.
 
 use std::{collections::HashMap, sync::LazyLock};
 
@@ -25,22 +26,62 @@ pub(crate) struct FunctionOverload {
     pub(crate) arguments: Vec<CelType>,
     pub(crate) result: CelType,
     pub(crate) implementation: Option<Implementation>,
+    /// Whether only policies of Kyverno have it.
+    pub(crate) is_of_kyverno: bool,
 }
 
-static FUNCTIONS: LazyLock<HashMap<&'static str, DeclaredFunction>> = LazyLock::new(|| {
+impl FunctionOverload {
+    /// Whether it looks up other objects.
+    pub(crate) fn is_lookup(&self) -> bool {
+        // Those of policies for one namespace have no argument for it, and are not supported.
+        let ids = ["resource_get_string_string_string_string_", "resource_list_string_string_string_"];
+        self.is_of_kyverno && ids.iter().any(|id| self.id.starts_with(id))
+    }
+
+    /// Whether it is declared, but cannot be evaluated.
+    pub(crate) fn is_unsupported(&self) -> bool {
+        self.is_of_kyverno && self.implementation.is_none() && !self.is_lookup() && self.id != OR_VALUE
+    }
+}
+
+/// Kyverno's overload of `orValue` for values that are not optional, which the machine evaluates.
+const OR_VALUE: &str = "__orValueCompat___dyn_dyn";
+
+/// Whose functions an environment has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum FunctionLibrary {
+    Kubernetes,
+    /// Those of Kubernetes and Kyverno's own.
+    Kyverno,
+}
+
+type Functions = HashMap<&'static str, DeclaredFunction>;
+
+static FUNCTIONS: LazyLock<Functions> = LazyLock::new(|| functions(&[(KUBERNETES, false)]));
+static KYVERNO_FUNCTIONS: LazyLock<Functions> = LazyLock::new(|| functions(&[(KUBERNETES, false), (KYVERNO, true)]));
+const KUBERNETES: &str = include_str!("declarations.txt");
+const KYVERNO: &str = include_str!("kyverno.txt");
+
+fn functions(tables: &[(&'static str, bool)]) -> Functions {
     let implementations = library::overloads();
     let mut functions = HashMap::new();
-    for line in include_str!("declarations.txt").lines() {
-        let Some((name, overload)) = parse(line, &implementations) else { continue };
-        let new = || DeclaredFunction { name, overloads: Vec::new(), shared: library::shared(name) };
-        functions.entry(name).or_insert_with(new).overloads.push(overload);
+    for (table, is_of_kyverno) in tables {
+        for line in table.lines() {
+            let Some((name, overload)) = parse(line, &implementations) else { continue };
+            let new = || DeclaredFunction { name, overloads: Vec::new(), shared: library::shared(name) };
+            let overload = FunctionOverload { is_of_kyverno: *is_of_kyverno, ..overload };
+            functions.entry(name).or_insert_with(new).overloads.push(overload);
+        }
     }
     functions
-});
+}
 
 /// Returns a function by its name; internal ones are included.
-pub(crate) fn function(name: &str) -> Option<&'static DeclaredFunction> {
-    FUNCTIONS.get(name)
+pub(crate) fn function(library: FunctionLibrary, name: &str) -> Option<&'static DeclaredFunction> {
+    match library {
+        FunctionLibrary::Kubernetes => FUNCTIONS.get(name),
+        FunctionLibrary::Kyverno => KYVERNO_FUNCTIONS.get(name),
+    }
 }
 
 /// Parses a line: the function, the overload, `member` or `global`, the arguments in parentheses, and the result.
@@ -55,7 +96,8 @@ fn parse(
     let arguments = split(&rest[..end]).into_iter().map(CelType::parse).collect();
     let result = CelType::parse(rest[end + 1..].trim());
     let implementation = implementations.get(id).copied();
-    Some((name, FunctionOverload { id, is_member: style == "member", arguments, result, implementation }))
+    let is_member = style == "member";
+    Some((name, FunctionOverload { id, is_member, arguments, result, implementation, is_of_kyverno: false }))
 }
 
 /// Returns the position of the parenthesis that closes an open one.
@@ -97,7 +139,7 @@ mod tests {
 
     #[test]
     fn overloads_have_their_types_and_implementations() {
-        let join = function("join").unwrap();
+        let join = function(FunctionLibrary::Kubernetes, "join").unwrap();
         assert_eq!(join.overloads[1].arguments, [CelType::list(CelType::String), CelType::String]);
         assert!(join.overloads[1].is_member && join.overloads[1].result == CelType::String);
         let without = |function: &&DeclaredFunction| function.shared.is_none();

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::{
     check::{self, CheckedExpression},
+    declarations::{self, DeclaredFunction, FunctionLibrary},
     error::CompileError,
     parse,
     program::CelProgram,
@@ -29,11 +30,25 @@ pub enum Root {
     RequestResource,
     /// The variables of the policy.
     Variables,
+    /// What the exceptions of a Kyverno policy allow.
+    Exceptions,
+    /// Kyverno's lookups of objects.
+    Resource,
+    /// Kyverno's HTTP requests.
+    Http,
+    /// Kyverno's requests for data of images.
+    Image,
+    /// Kyverno's cached data.
+    GlobalContext,
+    /// Kyverno's reader of JSON.
+    Json,
+    /// Kyverno's reader of YAML.
+    Yaml,
 }
 
 impl Root {
-    /// The variables that have a value in an evaluation.
-    pub const ALL: [Self; 8] = [
+    /// All variables that expressions of some environment may use.
+    pub const ALL: [Self; 15] = [
         Self::Object,
         Self::OldObject,
         Self::Params,
@@ -42,6 +57,13 @@ impl Root {
         Self::Authorizer,
         Self::RequestResource,
         Self::Variables,
+        Self::Exceptions,
+        Self::Resource,
+        Self::Http,
+        Self::Image,
+        Self::GlobalContext,
+        Self::Json,
+        Self::Yaml,
     ];
 
     /// Returns its name in expressions.
@@ -55,6 +77,13 @@ impl Root {
             Self::Authorizer => "authorizer",
             Self::RequestResource => "authorizer.requestResource",
             Self::Variables => "variables",
+            Self::Exceptions => "exceptions",
+            Self::Resource => "resource",
+            Self::Http => "http",
+            Self::Image => "image",
+            Self::GlobalContext => "globalContext",
+            Self::Json => "json",
+            Self::Yaml => "yaml",
         }
     }
 
@@ -71,7 +100,25 @@ impl Root {
             Self::Authorizer => of("kubernetes.authorization.Authorizer"),
             Self::RequestResource => of("kubernetes.authorization.ResourceCheck"),
             Self::Variables => of(VARIABLES),
+            Self::Exceptions => of("libs.Exception"),
+            Self::Resource => of("resource.Context"),
+            Self::Http => of("http.Context"),
+            Self::Image => of("imagedata.Context"),
+            Self::GlobalContext => of("globalcontext.Context"),
+            Self::Json => of("json.Json"),
+            Self::Yaml => of("yaml.Yaml"),
         }
+    }
+
+    /// Whether only policies of Kyverno have it.
+    fn is_of_kyverno(self) -> bool {
+        self == Self::Exceptions || self.has_functions_only()
+    }
+
+    /// Whether it is only the target of functions, and has no value.
+    pub fn has_functions_only(self) -> bool {
+        let of_kyverno = [Self::Resource, Self::Http, Self::Image, Self::GlobalContext, Self::Json, Self::Yaml];
+        of_kyverno.contains(&self)
     }
 }
 
@@ -147,6 +194,13 @@ const FIELDS: &[(&str, &[(&str, &str)])] = &[
     ),
 ];
 
+/// The types of fields that only Kyverno has.
+const KYVERNO_FIELDS: &[(&str, &[(&str, &str)])] = &[
+    ("kubernetes.AdmissionRequest", &[("object", "dyn"), ("oldObject", "dyn")]),
+    ("libs.Exception", &[("allowedImages", "list(string)"), ("allowedValues", "list(string)")]),
+    ("user.ServiceAccount", &[("Name", "string"), ("Namespace", "string")]),
+];
+
 /// What is known of the field of a type.
 pub(crate) enum DeclaredFieldType {
     Known(CelType),
@@ -161,6 +215,7 @@ pub(crate) enum DeclaredFieldType {
 pub struct Environment {
     has_params: bool,
     has_authorizer: bool,
+    library: FunctionLibrary,
     variables: Vec<PolicyVariable>,
 }
 
@@ -177,7 +232,14 @@ impl Environment {
     /// `authorizer` is declared so that expressions are checked; evaluating it is an error, because an audit has no
     /// requester.
     pub fn admission(has_params: bool) -> Self {
-        Self { has_params, has_authorizer: true, variables: Vec::new() }
+        Self { has_params, has_authorizer: true, library: FunctionLibrary::Kubernetes, variables: Vec::new() }
+    }
+
+    /// Creates the environment of a `ValidatingPolicy` of Kyverno: that of admission policies without `params` and
+    /// `authorizer`, with Kyverno's own functions and variables. Calls of functions that are not implemented are errors,
+    /// see [`CelReads::unsupported`](crate::CelReads::unsupported).
+    pub fn kyverno() -> Self {
+        Self { has_params: false, has_authorizer: false, library: FunctionLibrary::Kyverno, variables: Vec::new() }
     }
 
     /// Returns an environment without `authorizer`, for expressions that may not use it.
@@ -234,11 +296,16 @@ impl Environment {
             let is_declared = match root {
                 Root::Params => self.has_params,
                 Root::Authorizer | Root::RequestResource => self.has_authorizer,
-                _ => true,
+                _ => !root.is_of_kyverno() || self.library == FunctionLibrary::Kyverno,
             };
             return is_declared.then(|| root.r#type());
         }
         named_type(name).map(|of| CelType::Type(Some(Arc::new(of))))
+    }
+
+    /// Returns a function by its name; internal ones are included.
+    pub(crate) fn function(&self, name: &str) -> Option<&'static DeclaredFunction> {
+        declarations::function(self.library, name)
     }
 
     /// Returns the type of a field.
@@ -249,12 +316,14 @@ impl Environment {
                 None => DeclaredFieldType::Undefined,
             };
         }
-        match FIELDS.iter().find(|(name, _)| *name == of) {
-            Some((_, fields)) => match fields.iter().find(|(name, _)| *name == field) {
-                Some((_, text)) => DeclaredFieldType::Known(CelType::parse(text)),
-                None => DeclaredFieldType::Undefined,
-            },
-            None => DeclaredFieldType::NoFields,
+        let of_kyverno = KYVERNO_FIELDS.iter().filter(|_| self.library == FunctionLibrary::Kyverno);
+        let mut types = FIELDS.iter().chain(of_kyverno).filter(|(name, _)| *name == of).peekable();
+        if types.peek().is_none() {
+            return DeclaredFieldType::NoFields;
+        }
+        match types.flat_map(|(_, fields)| *fields).find(|(name, _)| *name == field) {
+            Some((_, text)) => DeclaredFieldType::Known(CelType::parse(text)),
+            None => DeclaredFieldType::Undefined,
         }
     }
 }

@@ -37,7 +37,7 @@ mod types;
 pub mod value;
 
 pub use self::{
-    bindings::Bindings,
+    bindings::{Bindings, ObjectLookup},
     budget::Budget,
     cost::{PER_EXPRESSION, PER_POLICY},
     environment::{Environment, Root},

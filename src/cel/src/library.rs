@@ -7,6 +7,7 @@ pub(crate) mod format;
 pub(crate) mod ip;
 pub(crate) mod limits;
 mod lists;
+pub(crate) mod lookup;
 pub(crate) mod maps;
 pub(crate) mod named;
 mod operators;

@@ -4,6 +4,7 @@
 //! part that is only passed on is not read; one that is compared, computed with or returned is. What the analysis does not
 //! know counts as reading the whole value, so the result has rather too many fields than too few.
 
+mod lookup;
 mod walk;
 
 use std::{collections::BTreeSet, sync::Arc};
@@ -39,6 +40,34 @@ pub struct CelReads {
     pub whole: BTreeSet<CelReadPath>,
     /// Parts of which only the existence, the type and the value of a scalar is read.
     pub seen: BTreeSet<CelReadPath>,
+    /// The other objects that are looked up.
+    pub lookups: BTreeSet<CelLookup>,
+    /// The called functions that are declared, but cannot be evaluated.
+    pub unsupported: BTreeSet<Arc<str>>,
+}
+
+/// Objects that a call looks up, as far as its arguments are constant.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct CelLookup {
+    /// `group/version`, or the version of the core group.
+    pub api_version: Arc<str>,
+    /// The plural name of the kind.
+    pub resource: Arc<str>,
+    /// The namespace.
+    pub namespace: LookupNamespace,
+    /// The name; `None` if it is computed, or all objects are listed.
+    pub name: Option<Arc<str>>,
+}
+
+/// The namespace in which objects are looked up.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum LookupNamespace {
+    /// That of the evaluated object.
+    Own,
+    /// The one with this name.
+    Named(Arc<str>),
+    /// All, or one whose name is computed, or none: the kind is cluster-scoped.
+    Any,
 }
 
 impl CelReads {
@@ -46,6 +75,8 @@ impl CelReads {
     pub fn extend(&mut self, other: &Self) {
         self.whole.extend(other.whole.iter().cloned());
         self.seen.extend(other.seen.iter().cloned());
+        self.lookups.extend(other.lookups.iter().cloned());
+        self.unsupported.extend(other.unsupported.iter().cloned());
     }
 
     /// Whether anything of a variable is read.

@@ -99,7 +99,7 @@ impl Explained {
     /// # Errors
     /// When the object cannot be read.
     pub(super) fn trace(&mut self, job: &Job, texts: &[File], secrets: Secrets) -> Result<(), String> {
-        if let Some(bound) = job.policies.admission.named(&self.policy, &self.rule) {
+        if let Some(bound) = job.policies.admission.named(&self.policy, &self.rule, &job.object.key.kind) {
             return self.trace_expressions(job, secrets, |object| explain_policy(job, bound, object));
         }
         if let Some(constraint) = job.policies.constraint_in_cel(&self.policy, &self.rule) {

@@ -8,9 +8,12 @@
 pub(crate) mod binding;
 pub(crate) mod document;
 pub(crate) mod evaluation;
+mod exempting;
+pub(crate) mod exemption;
 pub(crate) mod explain;
 pub(crate) mod kinds;
 pub(crate) mod load;
+pub(crate) mod lookup;
 pub(crate) mod matching;
 pub(crate) mod params;
 pub(crate) mod policy;

@@ -59,6 +59,8 @@ impl ExpressionInput {
             request: &self.request,
             params: Some(&expressions.constraint),
             namespace: self.namespace.as_ref(),
+            exceptions: None,
+            others: None,
             deadline,
         }
     }

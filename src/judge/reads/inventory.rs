@@ -80,6 +80,15 @@ impl InventoryReads {
         Self::new(data)
     }
 
+    /// Returns the lookups of whole objects of a resource, by its plural name: in one namespace, or that of the evaluated
+    /// object (`Some(None)`); or anywhere (`None`), also of cluster-scoped objects.
+    pub(crate) fn of_resource(plural: &str, namespace: Option<Option<&str>>) -> Self {
+        let path = ["kubernetes".into(), plural.into()].into_iter();
+        let place = namespace.map(|namespace| namespace.unwrap_or(OWN_NAMESPACE).into());
+        let whole = ReadTree { whole: true, seen: true, ..ReadTree::default() };
+        Self::new(below_path(path.chain(place).collect::<Vec<_>>().into_iter(), &whole))
+    }
+
     /// Returns the lookups of a rule that relates objects to each other.
     pub(crate) fn of_array(matching: Vec<ResourceMatch>, read: ReadTree, whole_cluster: bool) -> Self {
         Self { data: ReadTree::default(), arrays: vec![ArrayReads { matching, read, whole_cluster }] }

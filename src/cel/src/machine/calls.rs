@@ -35,12 +35,24 @@ impl<'v> CelMachine<'v, '_> {
         if call.is_limited {
             library::limits::check(call.function.name, &arguments)?;
         }
-        let result = dispatch(call, &arguments);
+        let result = match self.lookup(call, &arguments) {
+            Some(found) => found,
+            None => dispatch(call, &arguments),
+        };
         if result.as_ref().is_err_and(EvalError::is_final) {
             return result;
         }
         self.meter.charge(cost::call(call.cost, &arguments, result.as_ref().ok()))?;
         result
+    }
+}
+
+impl<'v> CelMachine<'v, '_> {
+    /// Looks up other objects; `None` if the call does something else.
+    fn lookup(&self, call: &Call, arguments: &[CelValue<'v>]) -> Option<EvaluatedValue<'v>> {
+        let mut overloads = call.overload.into_iter().chain(&call.function.overloads);
+        let is_lookup = overloads.any(|overload| overload.is_lookup() && overload.arguments.len() == arguments.len());
+        is_lookup.then(|| library::lookup::call(self.bindings.lookup(), call.function.name, arguments))
     }
 }
 
@@ -63,6 +75,9 @@ pub(crate) fn dispatch<'v>(call: &Call, arguments: &[CelValue<'v>]) -> Evaluated
     };
     match chosen.and_then(|overload| overload.implementation) {
         Some(implementation) => implementation(arguments),
+        None if chosen.is_some_and(FunctionOverload::is_unsupported) => {
+            failed(format!("{} cannot be evaluated", call.function.name))
+        }
         None if call.is_unguarded => no_overload(),
         None => {
             let types: Vec<_> = arguments.iter().map(CelValue::type_name).collect();

@@ -195,6 +195,9 @@ impl ReadWalker<'_> {
             Reference::Function { function, .. } => function.name,
             _ => &call.function,
         };
+        if let Reference::Function { overloads, .. } = &self.checked.references[expr.id] {
+            self.reads.add_call(call, overloads);
+        }
         let is_member = matches!(&self.checked.references[expr.id],
             Reference::Function { overloads, .. } if overloads.iter().any(|overload| overload.is_member));
         let target = call.target.iter().map(AsRef::as_ref).filter(|_| is_member);

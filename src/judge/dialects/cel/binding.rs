@@ -3,12 +3,14 @@
 use std::sync::Arc;
 
 use k8s_openapi::api::admissionregistration::v1::ValidatingAdmissionPolicyBindingSpec;
-use kaudit_cel::Root;
+use kaudit_cel::{Root, reads::ReadStep};
 
 use super::{
     document::{GROUP, PolicyDocument},
+    exemption::PolicyExemption,
+    lookup::{self, OtherObjects},
     matching::AdmissionMatch,
-    params::{BindingParams, ParamObjects},
+    params::BindingParams,
     policy::{AdmissionPolicy, spec},
     reads,
 };
@@ -36,8 +38,14 @@ pub(crate) struct BoundPolicy {
     pub(crate) matching: Option<AdmissionMatch>,
     /// `None` without a `paramKind`, or if the binding has no `paramRef`.
     pub(crate) parameters: Option<BindingParams>,
-    /// The objects among which parameters are looked up.
-    pub(crate) param_objects: ParamObjects,
+    /// The objects among which parameters and those that expressions name are looked up.
+    pub(crate) others: OtherObjects,
+    /// Kyverno's exceptions for the policy.
+    pub(crate) exemptions: Vec<Arc<PolicyExemption>>,
+    /// The only namespace whose objects it applies to; `None` if it applies to all objects.
+    pub(crate) namespace: Option<Arc<str>>,
+    /// Whether an expression may read `request.object`, which only Kyverno has.
+    pub(crate) reads_request_object: bool,
     /// The rule: the name of the binding, and the outcome by its `validationActions`.
     pub(crate) rule: Rule,
     /// The common part of the results of each validation, and of the policy as a whole.
@@ -100,12 +108,16 @@ pub(super) fn read(
     if matching.as_ref().is_some_and(AdmissionMatch::never_matches) {
         return Some(ReadBinding::NotApplicable("its matchResources do not cover the creation of objects"));
     }
-    let bound = BoundPolicy::new(document, policy, metadata, (matching, parameters, outcome));
+    let name = document.name().into();
+    let bound = BoundPolicy::new(document, name, policy, metadata, (matching, parameters, outcome));
     Some(ReadBinding::Evaluated(Box::new(bound)))
 }
 
 /// Returns the outcome of violations.
-fn outcome(actions: &[String]) -> Result<Outcome, String> {
+///
+/// # Errors
+/// Returns why the actions are invalid.
+pub(crate) fn outcome(actions: &[String]) -> Result<Outcome, String> {
     if let Some(unknown) = actions.iter().find(|action| !["Deny", "Warn", "Audit"].contains(&action.as_str())) {
         return Err(format!("unknown action {unknown:?}: use Deny, Warn or Audit"));
     }
@@ -117,14 +129,14 @@ fn outcome(actions: &[String]) -> Result<Outcome, String> {
 }
 
 impl BoundPolicy {
-    /// Joins a policy with the object that binds it, whose name is that of the rule.
+    /// Joins a policy with the object that binds it, as the rule with this name.
     pub(crate) fn new(
         document: &PolicyDocument<'_>,
+        name: Arc<str>,
         policy: &Arc<AdmissionPolicy>,
         metadata: Metadata,
         (matching, parameters, outcome): (Option<AdmissionMatch>, Option<BindingParams>, Outcome),
     ) -> Self {
-        let name: Arc<str> = document.name().into();
         let describe = |source: &Source| {
             let (policy, info) = (Arc::clone(&policy.name), Arc::clone(&metadata.info));
             Arc::new(RuleDescriptor { policy, name: Arc::clone(&name), info, source: source.clone() })
@@ -142,7 +154,8 @@ impl BoundPolicy {
             namespace_reads.insert(&["metadata", "labels"].map(Into::into), true);
         }
         let params = reads::tree(&reads, Root::Params);
-        let lookups = parameters.as_ref().map(|parameters| parameters.lookups(&params)).unwrap_or_default();
+        let mut lookups = parameters.as_ref().map(|parameters| parameters.lookups(&params)).unwrap_or_default();
+        reads.lookups.iter().for_each(|lookup| lookups.merge(&lookup::reads(lookup)));
         let rule = Rule {
             number: RuleNumber::of(&policy.name, &name),
             name,
@@ -156,7 +169,10 @@ impl BoundPolicy {
             policy: Arc::clone(policy),
             matching,
             parameters,
-            param_objects: ParamObjects::default(),
+            others: OtherObjects::default(),
+            exemptions: Vec::new(),
+            namespace: None,
+            reads_request_object: reads.covers(Root::Request, &[ReadStep::Field("object".into())]),
             rule,
             validations,
             descriptor,
@@ -172,7 +188,8 @@ impl BoundPolicy {
     pub(crate) fn allows_kind(&self, kind: &Kind) -> bool {
         let own = self.matching.as_ref();
         let is_policy = kind.group == GROUP && kind.kind.contains("AdmissionPolicy");
-        !is_policy && self.policy.matching.allows_kind(kind) && own.is_none_or(|matching| matching.allows_kind(kind))
+        let is_elsewhere = self.namespace.is_some() && !kind.namespaced;
+        !is_policy && !is_elsewhere && self.policy.matching.allows_kind(kind) && own.is_none_or(|matching| matching.allows_kind(kind))
     }
 
     /// Returns the plural names of the resources that it can match; `None` if it is not limited to some.
@@ -189,6 +206,7 @@ impl BoundPolicy {
         let own = [&self.policy.matching].into_iter().chain(&self.matching);
         let namespace =
             self.namespace_reads != ReadTree::default() || own.into_iter().any(AdmissionMatch::needs_namespace);
-        Dependencies { inventory: !self.lookups.is_empty(), namespace, clock: false, transition: false }
+        let clock = self.exemptions.iter().any(|exemption| exemption.expires.is_some());
+        Dependencies { inventory: !self.lookups.is_empty(), namespace, clock, transition: false }
     }
 }

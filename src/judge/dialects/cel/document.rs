@@ -12,6 +12,9 @@ use crate::{
 /// The API group of admission policies.
 pub(super) const GROUP: &str = "admissionregistration.k8s.io";
 
+/// The API group of Kyverno's policies, whose documents are read by another dialect.
+const KYVERNO: &str = "policies.kyverno.io";
+
 /// Why policies that change requests are not evaluated.
 const MUTATES: &str = "it changes requests, and an existing object is not a request";
 
@@ -35,7 +38,7 @@ impl<'f> AdmissionLibrary<'f> {
         for document in documents {
             match document.kind() {
                 _ if !is_policy(&document) => {
-                    if !example {
+                    if !example && document.type_of().0 != KYVERNO {
                         let label = document.label();
                         let message =
                             format!("{label}: a Kubernetes object is neither policy nor data; it is not used");

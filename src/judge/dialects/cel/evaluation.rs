@@ -7,9 +7,11 @@ use serde_json::{Map, Value as Json, json};
 
 use super::{
     binding::BoundPolicy,
+    lookup::OtherObjects,
     matching::{AdmissionMatch, MatchedResource},
     params::ParamError,
-    policy::{AdmissionPolicy, Expression, PolicyValidation},
+    policy::{AdmissionPolicy, Expression, NamedExpression, PolicyEngine, PolicyValidation},
+    reads::UnknownPart,
     request::Subject,
 };
 use crate::model::verdict::{Finding, Outcome, RuleDescriptor};
@@ -50,6 +52,10 @@ pub(crate) struct Evaluation<'e> {
     pub(crate) request: &'e Json,
     pub(crate) params: Option<&'e Json>,
     pub(crate) namespace: Option<&'e Json>,
+    /// What Kyverno's exceptions allow; `None` in other policies.
+    pub(crate) exceptions: Option<&'e Json>,
+    /// The objects among which expressions look up others; `None` if they cannot.
+    pub(crate) others: Option<&'e OtherObjects>,
     pub(crate) deadline: Instant,
 }
 
@@ -58,8 +64,8 @@ pub(crate) enum MatchConditions {
     Hold,
     /// One is false.
     DoNot(Arc<str>),
-    /// None is false, but some cannot be known: the first with the part of the request that it reads.
-    Unknown(Arc<str>, &'static str),
+    /// None is false, but some cannot be known: the first with what it needs.
+    Unknown(Arc<str>, UnknownPart),
     Failed(String),
     Interrupted(EvalError),
 }
@@ -68,8 +74,8 @@ pub(crate) enum MatchConditions {
 pub(crate) enum Validity {
     Holds,
     Violated,
-    /// It reads this part of a request, which an audit does not know.
-    Unknown(&'static str),
+    /// It needs this, which an audit does not know.
+    Unknown(UnknownPart),
     Failed(String),
 }
 
@@ -89,11 +95,24 @@ impl BoundPolicy {
                 return results;
             }
         };
+        let own_request = self.own_request(subject, request);
+        let request = own_request.as_ref().unwrap_or(request);
+        let exempted = self.exempted(&self.evaluation(subject, request, None, deadline));
         for param in &params {
             let evaluation = self.evaluation(subject, request, param.as_ref(), deadline);
-            self.evaluate_with(&evaluation, &mut results);
+            self.evaluate_with(&Evaluation { exceptions: exempted.allowed(), ..evaluation }, &mut results);
         }
+        exempted.apply(self, &mut results);
         results
+    }
+
+    /// Returns `request` with the object, if the policy may read it there.
+    pub(super) fn own_request(&self, subject: &Subject<'_>, request: &Json) -> Option<Json> {
+        self.reads_request_object.then(|| {
+            let mut request = request.clone();
+            request["object"] = subject.object.clone();
+            request
+        })
     }
 
     /// Returns the evaluation for one parameter.
@@ -105,7 +124,17 @@ impl BoundPolicy {
         deadline: Instant,
     ) -> Evaluation<'e> {
         let namespace = subject.namespace_object;
-        Evaluation { policy: &self.policy, object: subject.object, old: None, request, params, namespace, deadline }
+        Evaluation {
+            policy: &self.policy,
+            object: subject.object,
+            old: None,
+            request,
+            params,
+            namespace,
+            exceptions: None,
+            others: Some(&self.others),
+            deadline,
+        }
     }
 
     /// Returns the parameters with which the policy is evaluated on an object; one that is `None` without `paramRef`.
@@ -113,6 +142,9 @@ impl BoundPolicy {
     /// # Errors
     /// Returns why it is not evaluated.
     pub(crate) fn params(&self, subject: &Subject<'_>) -> Result<Vec<Option<Json>>, NotEvaluated> {
+        if let Some(own) = self.namespace.as_deref().filter(|own| subject.namespace != Some(*own)) {
+            return Err(NotEvaluated::NotApplicable(format!("it applies to objects in namespace {own} only")));
+        }
         check_match(&self.policy.matching, "matchConstraints", subject)?;
         if let Some(matching) = &self.matching {
             check_match(matching, "matchResources of the binding", subject)?;
@@ -123,8 +155,11 @@ impl BoundPolicy {
         {
             return Err(NotEvaluated::Error(format!("it reads the Namespace {name}, which was not found")));
         }
+        if let Some(why) = self.others.unread(subject) {
+            return Err(NotEvaluated::Undecided(why));
+        }
         let Some(parameters) = &self.parameters else { return Ok(vec![None]) };
-        match parameters.find(&self.param_objects, subject) {
+        match parameters.find(&self.others, subject) {
             Ok(params) if params.is_empty() && parameters.must_exist => {
                 self.invalid("no params found for policy binding with `Deny` parameterNotFoundAction")
             }
@@ -152,7 +187,7 @@ impl BoundPolicy {
         let unknown = match evaluation.conditions() {
             MatchConditions::Hold => None,
             MatchConditions::DoNot(_) => return,
-            MatchConditions::Unknown(name, part) => Some(format!("the match condition {name} reads {part}")),
+            MatchConditions::Unknown(name, part) => Some((format!("the match condition {name}"), part)),
             MatchConditions::Failed(why) => {
                 results.is_evaluated = true;
                 results.findings.extend(self.failure(&self.descriptor, &why));
@@ -167,8 +202,8 @@ impl BoundPolicy {
             Err(error) => self.failure(&self.descriptor, &error.to_string()).into_iter().collect(),
         };
         match (unknown, own.first()) {
-            (Some(why), Some(first)) => {
-                let message = format!("{}; if it applies: {}", not_known(&why), first.message);
+            (Some((expression, part)), Some(first)) => {
+                let message = format!("{}; if it applies: {}", not_known(&expression, &part), first.message);
                 results.findings.push(self.error(&first.rule, &message));
             }
             _ => results.findings.extend(own),
@@ -191,19 +226,52 @@ impl BoundPolicy {
             match validity {
                 Validity::Holds => {}
                 Validity::Violated => {
-                    let message = message(validation, &messages, &mut budget)?;
+                    let message = self.message(validation, &messages, &mut budget)?;
                     let params = self.parameters.as_ref().and(evaluation.params);
                     let details = details(validation, params, &annotations.published);
                     findings.push(Finding { details, ..self.finding(descriptor, self.rule.outcome, &message) });
                 }
                 Validity::Unknown(part) => {
-                    let why = not_known(&format!("the expression '{}' reads {part}", validation.expression.text));
+                    let why = not_known(&format!("the expression '{}'", validation.expression.text), part);
                     findings.push(self.error(descriptor, &why));
+                }
+                Validity::Failed(why) if self.policy.engine == PolicyEngine::Kyverno => {
+                    findings.push(self.error(descriptor, why));
                 }
                 Validity::Failed(why) => findings.extend(self.failure(descriptor, why)),
             }
         }
         Ok(findings)
+    }
+
+    /// Returns the message of a violated validation: that of `messageExpression`, unless it is empty, too long, of several
+    /// lines or fails; or else `message`; or else the expression.
+    fn message<'v>(
+        &self,
+        validation: &'v PolicyValidation,
+        bindings: &Bindings<'v>,
+        budget: &mut Budget,
+    ) -> Result<String, EvalError> {
+        let may_have_lines = self.policy.engine == PolicyEngine::Kyverno;
+        if let Some(expression) = validation.message_expression.as_ref().filter(|one| one.unknown.is_none()) {
+            match evaluate(expression, bindings, budget) {
+                Ok(Ok(CelValue::String(text))) => {
+                    let text = text.trim();
+                    let has_lines = text.contains('\n') && !may_have_lines;
+                    if !text.is_empty() && text.len() <= MESSAGE_BYTES && !has_lines {
+                        return Ok(text.to_owned());
+                    }
+                }
+                Ok(_) => {}
+                Err(EvalError::OutOfBudget) => {
+                    let why = format!("failed messageExpression: {}", EvalError::OutOfBudget);
+                    return Err(EvalError::Failed(why.into()));
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        let given = validation.message.as_deref().map(str::trim).filter(|text| !text.is_empty());
+        Ok(given.map_or_else(|| format!("failed expression: {}", validation.expression.text.trim()), str::to_owned))
     }
 
     /// Evaluates the audit annotations.
@@ -242,7 +310,7 @@ impl BoundPolicy {
         if results.unfinished { results.undecided.push(finding) } else { results.findings.push(finding) }
     }
 
-    fn error(&self, descriptor: &Arc<RuleDescriptor>, message: &str) -> Finding {
+    pub(super) fn error(&self, descriptor: &Arc<RuleDescriptor>, message: &str) -> Finding {
         Finding { severity: None, ..self.finding(descriptor, Outcome::Error, message) }
     }
 
@@ -295,21 +363,35 @@ impl<'e> Evaluation<'e> {
             (Root::OldObject, self.old),
             (Root::Request, Some(self.request)),
             (Root::Params, self.params),
-            (Root::NamespaceObject, self.namespace.filter(|_| has_namespace)),
+            (Root::NamespaceObject, self.namespace.filter(|_| has_namespace || self.is_of_kyverno())),
+            (Root::Exceptions, self.exceptions),
         ];
-        known.into_iter().fold(Bindings::new(environment), |bindings, (root, value)| match value {
+        let mut bindings = Bindings::new(environment);
+        if let Some(others) = self.others {
+            bindings = bindings.with_lookup(others);
+        }
+        known.into_iter().fold(bindings, |bindings, (root, value)| match value {
             Some(value) => bindings.with(root, value),
             None => bindings,
         })
     }
 
+    fn is_of_kyverno(&self) -> bool {
+        self.policy.engine == PolicyEngine::Kyverno
+    }
+
     /// Evaluates the match conditions. One that is false decides, whatever the others are.
     pub(crate) fn conditions(&self) -> MatchConditions {
+        self.conditions_of(&self.policy.conditions)
+    }
+
+    /// Evaluates conditions that see the same variables as those of the policy.
+    pub(super) fn conditions_of(&self, conditions: &'e [NamedExpression]) -> MatchConditions {
         let (bindings, mut budget) = (self.bindings(false), Budget::new(CONDITIONS_BUDGET).until(self.deadline));
         let (mut unknown, mut errors) = (None, Vec::new());
-        for condition in &self.policy.conditions {
-            if let Some(part) = condition.expression.unknown {
-                unknown.get_or_insert((Arc::clone(&condition.name), part));
+        for condition in conditions {
+            if let Some(part) = &condition.expression.unknown {
+                unknown.get_or_insert_with(|| (Arc::clone(&condition.name), part.clone()));
                 continue;
             }
             match evaluate(&condition.expression, &bindings, &mut budget) {
@@ -328,7 +410,7 @@ impl<'e> Evaluation<'e> {
         }
     }
 
-    /// Evaluates all validations.
+    /// Evaluates all validations; in Kyverno, those up to the first that does not hold.
     ///
     /// # Errors
     /// Returns the limit that ended the evaluation.
@@ -336,15 +418,19 @@ impl<'e> Evaluation<'e> {
         let bindings = self.bindings(true);
         let mut validities = Vec::new();
         for PolicyValidation { expression, .. } in &self.policy.validations {
-            let value = expression
-                .unknown
-                .map_or_else(|| evaluate(expression, &bindings, budget).map(Ok), |part| Ok(Err(part)));
-            validities.push(match value? {
-                Err(part) => Validity::Unknown(part),
-                Ok(Ok(CelValue::Bool(true))) => Validity::Holds,
-                Ok(Ok(_)) => Validity::Violated,
-                Ok(Err(why)) => Validity::Failed(why),
-            });
+            let validity = match &expression.unknown {
+                Some(part) => Validity::Unknown(part.clone()),
+                None => match evaluate(expression, &bindings, budget)? {
+                    Ok(CelValue::Bool(true)) => Validity::Holds,
+                    Ok(_) => Validity::Violated,
+                    Err(why) => Validity::Failed(why),
+                },
+            };
+            let is_last = self.is_of_kyverno() && !matches!(validity, Validity::Holds);
+            validities.push(validity);
+            if is_last {
+                break;
+            }
         }
         Ok(validities)
     }
@@ -368,33 +454,6 @@ fn evaluate<'v>(
     }
 }
 
-/// Returns the message of a violated validation: that of `messageExpression`, unless it is empty, too long, of several
-/// lines or fails; or else `message`; or else the expression.
-fn message<'v>(
-    validation: &'v PolicyValidation,
-    bindings: &Bindings<'v>,
-    budget: &mut Budget,
-) -> Result<String, EvalError> {
-    if let Some(expression) = validation.message_expression.as_ref().filter(|one| one.unknown.is_none()) {
-        match evaluate(expression, bindings, budget) {
-            Ok(Ok(CelValue::String(text))) => {
-                let text = text.trim();
-                if !text.is_empty() && text.len() <= MESSAGE_BYTES && !text.contains('\n') {
-                    return Ok(text.to_owned());
-                }
-            }
-            Ok(_) => {}
-            Err(EvalError::OutOfBudget) => {
-                let why = format!("failed messageExpression: {}", EvalError::OutOfBudget);
-                return Err(EvalError::Failed(why.into()));
-            }
-            Err(error) => return Err(error),
-        }
-    }
-    let given = validation.message.as_deref().map(str::trim).filter(|text| !text.is_empty());
-    Ok(given.map_or_else(|| format!("failed expression: {}", validation.expression.text.trim()), str::to_owned))
-}
-
 /// Returns further output for a violation: the reason, the parameter, and the audit annotations.
 fn details(
     validation: &PolicyValidation,
@@ -416,7 +475,10 @@ fn details(
     (!details.is_empty()).then(|| Arc::new(details))
 }
 
-/// Returns the message of a result that depends on something that only a request has.
-fn not_known(why: &str) -> String {
-    format!("cannot be evaluated on an existing object: {why}, which only a request has")
+/// Returns the message of a result that depends on something that an audit does not know.
+pub(super) fn not_known(expression: &str, part: &UnknownPart) -> String {
+    match part {
+        UnknownPart::Request(_) => format!("cannot be evaluated on an existing object: {expression} {part}"),
+        UnknownPart::Function(_) => format!("cannot be evaluated: {expression} {part}"),
+    }
 }

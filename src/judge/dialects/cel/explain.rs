@@ -51,9 +51,12 @@ pub(crate) fn explain(
         }
     };
     let (mut explained, mut reasons) = (Vec::new(), Vec::new());
+    let own_request = bound.own_request(subject, request);
+    let request = own_request.as_ref().unwrap_or(request);
+    let exempted = bound.exempted(&bound.evaluation(subject, request, None, deadline));
     for param in &params {
         let evaluation = bound.evaluation(subject, request, param.as_ref(), deadline);
-        match evaluation.explain() {
+        match (Evaluation { exceptions: exempted.allowed(), ..evaluation }).explain() {
             Ok(own) => explained.extend(own),
             Err(why) => reasons.push(why),
         }
@@ -92,7 +95,7 @@ impl<'e> Evaluation<'e> {
                 Validity::Holds => None,
                 Validity::Violated => Some("is false".to_owned()),
                 Validity::Unknown(part) => {
-                    Some(format!("cannot be evaluated: it reads {part}, which only a request has"))
+                    Some(format!("cannot be evaluated: it {part}"))
                 }
                 Validity::Failed(why) => Some(format!("fails: {why}")),
             },
@@ -117,7 +120,7 @@ impl<'e> Evaluation<'e> {
         }
         values.reverse();
         let reads = expression.program.reads();
-        let paths = || reads.whole.iter().chain(&reads.seen).filter(|path| path.root != Root::Variables);
+        let paths = || reads.whole.iter().chain(&reads.seen).filter(|path| self.has_value(path.root));
         let named = paths().filter_map(|path| Some((path, name(path)?)));
         let named: Vec<_> = named.filter(|(_, name)| texts.iter().any(|text| mentions(text, name))).collect();
         for (path, name) in &named {
@@ -134,12 +137,23 @@ impl<'e> Evaluation<'e> {
         values
     }
 
+    /// Whether a variable has a value to show.
+    fn has_value(&self, root: Root) -> bool {
+        match root {
+            Root::Variables => false,
+            root if root.has_functions_only() => false,
+            Root::Exceptions => self.exceptions.is_some(),
+            _ => true,
+        }
+    }
+
     fn value(&self, path: &CelReadPath) -> Option<&Json> {
         let root = match path.root {
             Root::Object => Some(self.object),
             Root::Params => self.params,
             Root::NamespaceObject => self.namespace,
             Root::Request => Some(self.request),
+            Root::Exceptions => self.exceptions,
             _ => None,
         };
         path.steps.iter().try_fold(root?, |value, step| match step {

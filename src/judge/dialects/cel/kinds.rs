@@ -28,7 +28,7 @@ pub(crate) fn plural(kind: &str) -> String {
 }
 
 /// Returns the kinds that a policy can have results for, as far as they are known by their resources.
-pub(super) fn matches(policy: &BoundPolicy) -> Matches {
+pub(crate) fn matches(policy: &BoundPolicy) -> Matches {
     let Some(resources) = policy.resources() else { return Matches::All };
     let known = || NAMESPACED_KINDS.iter().flat_map(|(_, kinds)| *kinds).chain(&CLUSTER_SCOPED);
     let kind = |resource: &str| known().find(|kind| plural(kind) == resource).map(|kind| (*kind).into());

@@ -1,6 +1,9 @@
 //! Joins the admission policies among the policy files with their bindings.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use super::{
     DIALECT,
@@ -8,6 +11,7 @@ use super::{
     document::{AdmissionLibrary, PolicyDocument},
     kinds,
     policy::AdmissionPolicy,
+    reads::UnknownPart,
 };
 use crate::{
     judge::{
@@ -15,24 +19,33 @@ use crate::{
         unjudged::Unjudged,
     },
     model::verdict::Source,
-    rego::Problem,
+    rego::{Problem, analysis::yaml::YamlNode},
 };
 
 /// Why policies of Gatekeeper are not evaluated.
 const OF_GATEKEEPER: &str = "Gatekeeper generated it; its Constraints are evaluated with cluster:gatekeeper";
 
+/// Why policies that Kyverno generated are not evaluated.
+const OF_KYVERNO: &str = "Kyverno generated it for a ValidatingPolicy, which is evaluated itself";
+
 /// Compiled admission policies.
 #[derive(Default)]
 pub(crate) struct LoadedPolicies {
-    pub(crate) bound: Vec<BoundPolicy>,
-    /// One for each binding, in the same order.
-    pub(crate) policies: Vec<Policy>,
+    /// One for each binding, with the forms in which it is evaluated: several for Kyverno's policies.
+    pub(crate) policies: Vec<(Policy, Vec<BoundPolicy>)>,
     pub(crate) unjudged: Vec<Unjudged>,
     pub(crate) left_out: Vec<Unjudged>,
 }
 
 /// Compiles the policies and joins them with their bindings.
-pub(crate) fn load(library: AdmissionLibrary<'_>, problems: &mut Vec<Problem>) -> LoadedPolicies {
+///
+/// Of the policies that Kyverno generated, those for `of_kyverno`, its `ValidatingPolicies` that are evaluated themselves,
+/// are left out.
+pub(crate) fn load(
+    library: AdmissionLibrary<'_>,
+    of_kyverno: &BTreeSet<Arc<str>>,
+    problems: &mut Vec<Problem>,
+) -> LoadedPolicies {
     let mut loaded = LoadedPolicies { left_out: library.left_out, ..LoadedPolicies::default() };
     let mut bindings: BTreeMap<String, Vec<PolicyDocument<'_>>> = BTreeMap::new();
     for document in distinct(library.bindings, problems) {
@@ -41,6 +54,10 @@ pub(crate) fn load(library: AdmissionLibrary<'_>, problems: &mut Vec<Problem>) -
     }
     for document in distinct(library.policies, problems) {
         let bindings = bindings.remove(document.name()).unwrap_or_default();
+        if is_generated(&document, of_kyverno) {
+            loaded.left_out.extend([&document].into_iter().chain(&bindings).map(|one| one.unjudged(OF_KYVERNO)));
+            continue;
+        }
         loaded.policy(&document, &bindings, problems);
     }
     for document in bindings.into_values().flatten() {
@@ -54,11 +71,13 @@ pub(crate) fn load(library: AdmissionLibrary<'_>, problems: &mut Vec<Problem>) -
 }
 
 /// Removes exact duplicates; two different definitions of one object are a problem.
-fn distinct<'f>(documents: Vec<PolicyDocument<'f>>, problems: &mut Vec<Problem>) -> Vec<PolicyDocument<'f>> {
+pub(crate) fn distinct<'f>(documents: Vec<PolicyDocument<'f>>, problems: &mut Vec<Problem>) -> Vec<PolicyDocument<'f>> {
     let mut kept: Vec<PolicyDocument<'f>> = Vec::new();
-    let mut first: BTreeMap<String, usize> = BTreeMap::new();
+    let mut first: BTreeMap<[String; 3], usize> = BTreeMap::new();
     for document in documents {
-        match first.get(document.name()).map(|index| &kept[*index]) {
+        let namespace = document.node.at(&["metadata", "namespace"]).text().unwrap_or_default();
+        let key = [document.kind(), namespace, document.name()].map(str::to_owned);
+        match first.get(&key).map(|index| &kept[*index]) {
             Some(other) if other.node == document.node => {}
             Some(other) => {
                 let Source { file, line } = other.source();
@@ -66,7 +85,7 @@ fn distinct<'f>(documents: Vec<PolicyDocument<'f>>, problems: &mut Vec<Problem>)
                 problems.push(document.whole(message).help("keep one of the two"));
             }
             None => {
-                first.insert(document.name().to_owned(), kept.len());
+                first.insert(key, kept.len());
                 kept.push(document);
             }
         }
@@ -110,7 +129,7 @@ impl LoadedPolicies {
 
     fn bind(&mut self, bound: BoundPolicy, document: &PolicyDocument<'_>) {
         let Source { file, line } = document.source();
-        self.policies.push(Policy {
+        let policy = Policy {
             name: Arc::clone(&bound.policy.name),
             dialect: DIALECT,
             versions: std::collections::BTreeSet::new(),
@@ -123,9 +142,25 @@ impl LoadedPolicies {
             reads: Projection::new(bound.object_reads.clone()),
             scans_inventory: false,
             rules: vec![bound.rule.clone()],
-        });
-        self.bound.push(bound);
+        };
+        self.policies.push((policy, vec![bound]));
     }
+}
+
+/// Whether Kyverno generated a policy for one of its `ValidatingPolicies` that is evaluated itself.
+fn is_generated(document: &PolicyDocument<'_>, of_kyverno: &BTreeSet<Arc<str>>) -> bool {
+    let is_evaluated = |name: &str| of_kyverno.contains(name);
+    let owners = document.node.at(&["metadata", "ownerReferences"]).items();
+    let is_owner = |owner: &YamlNode| {
+        let version = owner.get("apiVersion").text().unwrap_or_default();
+        version.starts_with("policies.kyverno.io/")
+            && owner.get("kind").text() == Some("ValidatingPolicy")
+            && owner.get("name").text().is_some_and(is_evaluated)
+    };
+    // Owner references are often missing in manifests.
+    let labels = document.node.at(&["metadata", "labels"]);
+    let is_managed = labels.get("app.kubernetes.io/managed-by").text() == Some("kyverno");
+    owners.iter().any(is_owner) || is_managed && document.name().strip_prefix("vpol-").is_some_and(is_evaluated)
 }
 
 /// Whether Gatekeeper generated a policy for a template.
@@ -139,14 +174,19 @@ fn is_of_gatekeeper(document: &PolicyDocument<'_>) -> bool {
     is_owned || is_named && is_of(document.node.at(&["spec", "paramKind", "apiVersion"]).text())
 }
 
-/// Warns of expressions that depend on what only a request has.
-fn report_unknown(document: &PolicyDocument<'_>, policy: &AdmissionPolicy, problems: &mut Vec<Problem>) {
-    let mut parts: BTreeMap<&str, u32> = BTreeMap::new();
+/// Warns of expressions that depend on what an audit does not know.
+pub(crate) fn report_unknown(document: &PolicyDocument<'_>, policy: &AdmissionPolicy, problems: &mut Vec<Problem>) {
+    let mut parts: BTreeMap<&UnknownPart, u32> = BTreeMap::new();
     for (part, expression) in policy.unknown() {
         parts.entry(part).or_insert(expression.source.line);
     }
     for (part, line) in parts {
-        let message = format!("{} reads {part}, which an audit does not know", document.label());
+        let message = match part {
+            UnknownPart::Request(part) => {
+                format!("{} reads {part}, which an audit does not know", document.label())
+            }
+            UnknownPart::Function(_) => format!("{} {part}", document.label()),
+        };
         let help = "objects whose result depends on it get an error";
         problems.push(warning(document.whole(message)).help(help).at(&document.file.text, line, 1));
     }

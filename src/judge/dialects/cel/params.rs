@@ -9,13 +9,13 @@ use regorus::Value;
 use serde_json::Value as Json;
 
 use super::{
+    lookup::OtherObjects,
     matching::{labels, selector},
     request::Subject,
 };
 use crate::{
     judge::{
-        inventory::Inventory,
-        reads::{InventoryReads, ReadTree, lookups::UnreadLookups},
+        reads::{InventoryReads, ReadTree},
         result_values::json,
     },
     rego::value,
@@ -37,22 +37,6 @@ enum SelectedParams {
     Named(String),
     /// `None` selects all.
     Labelled(Option<Selector>),
-}
-
-/// The objects among which parameters are looked up.
-#[derive(Debug, Clone)]
-pub(crate) struct ParamObjects {
-    /// In Gatekeeper's layout.
-    objects: Value,
-    unread: UnreadLookups,
-    /// Whether the kind of the parameters is namespaced; `None` if no such kind has been read.
-    namespaced: Option<bool>,
-}
-
-impl Default for ParamObjects {
-    fn default() -> Self {
-        Self { objects: Value::Undefined, unread: UnreadLookups::default(), namespaced: None }
-    }
 }
 
 /// Why there are no parameters.
@@ -106,38 +90,24 @@ impl BindingParams {
         InventoryReads::of_objects([&self.api_version, &self.kind], self.namespace.as_deref(), name, &read)
     }
 
-    /// Returns the objects of an inventory among which the parameters are looked up.
-    pub(crate) fn objects(&self, inventory: &Inventory) -> ParamObjects {
-        let lookups = inventory.lookups();
-        let mut kinds = lookups.kinds.iter().map(|lookup| &lookup.kind);
-        let own = kinds.find(|kind| kind.kind == self.kind && kind.api_version() == self.api_version);
-        ParamObjects {
-            objects: inventory.document("inventory").clone(),
-            unread: lookups.unread(&self.lookups(&ReadTree::default())),
-            namespaced: own.map(|kind| kind.namespaced),
-        }
-    }
-
     /// Finds the parameters for an object, in the order of their names.
     ///
     /// # Errors
     /// Returns why they cannot be found; a parameter that does not exist is no error.
-    pub(crate) fn find(&self, known: &ParamObjects, subject: &Subject<'_>) -> Result<Vec<Json>, ParamError> {
-        if let Some(why) = known.unread.reason(subject.namespace) {
-            return Err(ParamError::Unread(why));
-        }
+    pub(crate) fn find(&self, known: &OtherObjects, subject: &Subject<'_>) -> Result<Vec<Json>, ParamError> {
+        let own = known.kinds().find(|kind| kind.kind == self.kind && kind.api_version() == self.api_version);
         let namespace = self.namespace.as_deref().or(subject.namespace);
         let of_kind = |place: &Value| place[self.api_version.as_str()][self.kind.as_str()].clone();
         let mut found = namespace
-            .map(|namespace| self.select(&of_kind(&known.objects["namespace"][namespace])))
+            .map(|namespace| self.select(&of_kind(&known.by_kind()["namespace"][namespace])))
             .unwrap_or_default();
         if found.is_empty() && self.namespace.is_none() {
-            found = self.select(&of_kind(&known.objects["cluster"]));
+            found = self.select(&of_kind(&known.by_kind()["cluster"]));
         }
         if !found.is_empty() {
             return Ok(found);
         }
-        match known.namespaced {
+        match own.map(|kind| kind.namespaced) {
             None => Err(ParamError::Unread(format!(
                 "its parameters are objects {} of {}, and no such kind has been read",
                 self.kind, self.api_version

@@ -7,7 +7,7 @@ use k8s_openapi::api::admissionregistration::v1::{
 };
 use kaudit_cel::{CelProgram, CelReads, CelType, CompileError, Environment, PER_POLICY};
 
-use super::{document::PolicyDocument, matching::AdmissionMatch, reads};
+use super::{document::PolicyDocument, matching::AdmissionMatch, reads, reads::UnknownPart};
 use crate::{
     judge::rule::RuleText,
     model::verdict::Source,
@@ -22,6 +22,7 @@ pub(crate) struct AdmissionPolicy {
     pub(crate) param_kind: Option<ParamKind>,
     /// Whether errors of expressions are results: `failurePolicy: Fail`.
     pub(crate) fails_on_errors: bool,
+    pub(crate) engine: PolicyEngine,
     /// The limit of the cost of all validations together.
     pub(crate) budget: u64,
     pub(crate) conditions: Vec<NamedExpression>,
@@ -32,6 +33,16 @@ pub(crate) struct AdmissionPolicy {
     pub(crate) variables: Vec<NamedExpression>,
     pub(crate) validations: Vec<PolicyValidation>,
     pub(crate) annotations: Vec<NamedExpression>,
+}
+
+/// The program whose results are reproduced.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum PolicyEngine {
+    ApiServer,
+    Gatekeeper,
+    /// Match conditions can read the Namespace; the first validation that does not hold is the only result; errors of
+    /// validations are results whatever the failure policy is; a message may have several lines.
+    Kyverno,
 }
 
 /// An expression with a name: a match condition, a variable or an audit annotation.
@@ -47,8 +58,8 @@ pub(crate) struct Expression {
     pub(crate) text: Arc<str>,
     pub(crate) source: Source,
     pub(crate) program: CelProgram,
-    /// The part of a request that it reads and an audit does not know.
-    pub(crate) unknown: Option<&'static str>,
+    /// What it needs and an audit does not know.
+    pub(crate) unknown: Option<UnknownPart>,
 }
 
 /// An entry of `validations`.
@@ -63,17 +74,31 @@ pub(crate) struct PolicyValidation {
 impl AdmissionPolicy {
     /// Reads a policy; `None` if it is refused, with the reasons added to `problems`.
     pub(super) fn read(document: &PolicyDocument<'_>, problems: &mut Vec<Problem>) -> Option<Self> {
-        let before = problems.len();
         let spec = spec::<ValidatingAdmissionPolicySpec>(document, problems)?;
+        if spec.match_constraints.as_ref().is_none_or(|given| given.resource_rules.is_none()) {
+            let message = format!("{}: spec.matchConstraints.resourceRules is required", document.label());
+            problems.push(document.problem(&document.node, message));
+        }
+        let environment = Environment::admission(spec.param_kind.is_some());
+        Self::compile(document, spec, (environment, PolicyEngine::ApiServer), problems)
+    }
+
+    /// Compiles a specification for an engine, in its environment; `None` if it is refused, with the reasons added to `problems`.
+    pub(crate) fn compile(
+        document: &PolicyDocument<'_>,
+        spec: ValidatingAdmissionPolicySpec,
+        (environment, engine): (Environment, PolicyEngine),
+        problems: &mut Vec<Problem>,
+    ) -> Option<Self> {
+        let before = problems.len();
         let mut compiler =
             ExpressionCompiler { document, spec: document.node.get("spec"), problems, of_gatekeeper: false };
         let fails_on_errors = compiler.failure_policy(spec.failure_policy.as_deref());
         let matching = compiler.matching(&spec);
-        let has_params = spec.param_kind.is_some();
-        let condition_environment = Environment::admission(has_params);
+        let condition_environment = environment.clone();
         let conditions =
             compiler.conditions(&condition_environment, "matchConditions", &spec.match_conditions.unwrap_or_default());
-        let mut environment = Environment::admission(has_params);
+        let mut environment = environment;
         let mut variables = Vec::new();
         for (index, variable) in spec.variables.iter().flatten().enumerate() {
             let node = compiler.node("variables", index, "expression");
@@ -103,6 +128,7 @@ impl AdmissionPolicy {
             matching: matching?,
             param_kind: spec.param_kind,
             fails_on_errors,
+            engine,
             budget: PER_POLICY,
             conditions,
             condition_environment,
@@ -122,9 +148,9 @@ impl AdmissionPolicy {
         all
     }
 
-    /// Returns the parts of a request that its expressions read and an audit does not know, each with the expression.
-    pub(super) fn unknown(&self) -> impl Iterator<Item = (&'static str, &Expression)> {
-        self.expressions().filter_map(|expression| Some((expression.unknown?, expression)))
+    /// Returns what its expressions need and an audit does not know, each with the expression.
+    pub(super) fn unknown(&self) -> impl Iterator<Item = (&UnknownPart, &Expression)> {
+        self.expressions().filter_map(|expression| Some((expression.unknown.as_ref()?, expression)))
     }
 
     /// Returns the source of each validation.
@@ -141,7 +167,7 @@ impl AdmissionPolicy {
 }
 
 /// Reads the `spec` of a document; `None` if it is refused.
-pub(super) fn spec<S: serde::de::DeserializeOwned>(
+pub(crate) fn spec<S: serde::de::DeserializeOwned>(
     document: &PolicyDocument<'_>,
     problems: &mut Vec<Problem>,
 ) -> Option<S> {
@@ -192,11 +218,7 @@ impl<'d> ExpressionCompiler<'d, '_> {
 
     fn matching(&mut self, spec: &ValidatingAdmissionPolicySpec) -> Option<AdmissionMatch> {
         let path = ["spec", "matchConstraints"];
-        let Some(given) = spec.match_constraints.as_ref().filter(|given| given.resource_rules.is_some()) else {
-            self.problem(&self.document.node, "spec.matchConstraints.resourceRules is required");
-            return None;
-        };
-        match AdmissionMatch::read(given) {
+        match AdmissionMatch::read(spec.match_constraints.as_ref()?) {
             Ok(matching) => Some(matching),
             Err((field, why)) => {
                 let node = self.document.node.at(&path).get(field);

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, ops::BitOr, sync::Arc};
 
-use super::binding::BoundPolicy;
+use super::{binding::BoundPolicy, lookup::OtherObjects};
 use crate::{
     judge::{
         dependencies::Dependencies,
@@ -26,9 +26,13 @@ impl AdmissionPolicies {
         self.0.iter().filter(|bound| bound.allows_kind(kind))
     }
 
-    /// Returns the policy with one of its bindings, by name.
-    pub(crate) fn named(&self, policy: &str, binding: &str) -> Option<&BoundPolicy> {
-        self.0.iter().find(|bound| *bound.policy.name == *policy && *bound.rule.name == *binding)
+    /// Returns the policy with one of its bindings, by name. Of a policy that Kyverno extends to workloads, the one for
+    /// objects of a kind.
+    pub(crate) fn named(&self, policy: &str, binding: &str, kind: &Kind) -> Option<&BoundPolicy> {
+        let mut named =
+            self.0.iter().filter(|bound| *bound.policy.name == *policy && *bound.rule.name == *binding).peekable();
+        let first = named.peek().copied();
+        named.find(|bound| bound.allows_kind(kind)).or(first)
     }
 
     /// Returns what results for objects of a kind depend on besides the object.
@@ -73,14 +77,15 @@ impl AdmissionPolicies {
         }
     }
 
-    /// Returns the policies with the objects of an inventory, among which they look up parameters.
+    /// Returns the policies with the objects of an inventory, among which they look up others.
     pub(crate) fn with_inventory(&self, inventory: &Inventory) -> Self {
-        if self.0.iter().all(|bound| bound.parameters.is_none()) {
+        if self.0.iter().all(|bound| bound.lookups.is_empty()) {
             return self.clone();
         }
         let with_objects = |bound: &BoundPolicy| {
-            let objects = bound.parameters.as_ref().map(|parameters| parameters.objects(inventory));
-            BoundPolicy { param_objects: objects.unwrap_or_default(), ..bound.clone() }
+            let looks_up = !bound.lookups.is_empty();
+            let others = looks_up.then(|| OtherObjects::new(&bound.lookups, inventory));
+            BoundPolicy { others: others.unwrap_or_default(), ..bound.clone() }
         };
         Self::new(self.0.iter().map(with_objects).collect())
     }

@@ -18,7 +18,7 @@ use crate::{
         dialects::cel::{
             binding::BoundPolicy,
             matching::AdmissionMatch,
-            policy::{AdmissionPolicy, ExpressionCompiler, NamedExpression},
+            policy::{AdmissionPolicy, ExpressionCompiler, NamedExpression, PolicyEngine},
         },
         metadata::Metadata,
         policy_document::PolicyDocument,
@@ -69,7 +69,7 @@ impl ConstraintExpressions {
         metadata: Metadata,
         outcome: Outcome,
     ) -> Self {
-        let bound = BoundPolicy::new(document, policy, metadata, (None, None, outcome));
+        let bound = BoundPolicy::new(document, document.name().into(), policy, metadata, (None, None, outcome));
         let bound = BoundPolicy { errors_are_violations: true, ..bound };
         Self { bound, constraint: document.node.json() }
     }
@@ -105,6 +105,7 @@ pub(crate) fn compile(
         matching: AdmissionMatch::default(),
         param_kind: None,
         fails_on_errors,
+        engine: PolicyEngine::Gatekeeper,
         // Gatekeeper limits all validations together as the API server limits one.
         budget: PER_EXPRESSION,
         conditions,
