@@ -21,6 +21,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
 // request has a policy, and what it is evaluated with.
@@ -125,16 +127,40 @@ func readPolicy(raw json.RawMessage) (v1beta1.ValidatingPolicyLike, error) {
 	return &policy, json.Unmarshal(raw, &policy)
 }
 
+// cluster has the objects of a request. Kyverno's own stand-in for a cluster does not list all namespaces at once.
+type cluster struct {
+	*libs.FakeContextProvider
+	objects map[schema.GroupVersionResource][]unstructured.Unstructured
+}
+
+func (c *cluster) ListResources(
+	apiVersion, resource, namespace string, selected map[string]string,
+) (*unstructured.UnstructuredList, error) {
+	version, err := schema.ParseGroupVersion(apiVersion)
+	if err != nil {
+		return nil, err
+	}
+	list := unstructured.UnstructuredList{Object: map[string]any{}}
+	for _, object := range c.objects[version.WithResource(resource)] {
+		inNamespace := namespace == "" || object.GetNamespace() == namespace
+		if inNamespace && labels.SelectorFromSet(selected).Matches(labels.Set(object.GetLabels())) {
+			list.Items = append(list.Items, object)
+		}
+	}
+	return &list, nil
+}
+
 func lookups(objects []map[string]any) (libs.Context, error) {
-	known := libs.NewFakeContextProvider()
+	known := cluster{libs.NewFakeContextProvider(), map[schema.GroupVersionResource][]unstructured.Unstructured{}}
 	for _, object := range objects {
 		one := unstructured.Unstructured{Object: object}
 		plural, _ := meta.UnsafeGuessKindToResource(one.GroupVersionKind())
 		if err := known.AddResource(plural, &one); err != nil {
 			return nil, err
 		}
+		known.objects[plural] = append(known.objects[plural], one)
 	}
-	return known, nil
+	return &known, nil
 }
 
 func judgeObject(judge vpol.Engine, known libs.Context, object *unstructured.Unstructured) ([]result, error) {

@@ -390,14 +390,15 @@ impl<'e> Evaluation<'e> {
         let (bindings, mut budget) = (self.bindings(false), Budget::new(CONDITIONS_BUDGET).until(self.deadline));
         let (mut unknown, mut errors) = (None, Vec::new());
         for condition in conditions {
-            if let Some(part) = &condition.expression.unknown {
-                unknown.get_or_insert_with(|| (Arc::clone(&condition.name), part.clone()));
-                continue;
-            }
-            match evaluate(&condition.expression, &bindings, &mut budget) {
-                Ok(Ok(CelValue::Bool(false))) => return MatchConditions::DoNot(Arc::clone(&condition.name)),
-                Ok(Ok(_)) => {}
-                Ok(Err(why)) => errors.push(why),
+            match known(&condition.expression, &bindings, &mut budget) {
+                Ok(Known::Value(CelValue::Bool(false))) => {
+                    return MatchConditions::DoNot(Arc::clone(&condition.name));
+                }
+                Ok(Known::Value(_)) => {}
+                Ok(Known::Unknown(part)) => {
+                    unknown.get_or_insert_with(|| (Arc::clone(&condition.name), part.clone()));
+                }
+                Ok(Known::Failed(why)) => errors.push(why),
                 Err(error @ (EvalError::Deadline | EvalError::TooLarge)) => return MatchConditions::Interrupted(error),
                 Err(error) => return MatchConditions::Failed(error.to_string()),
             }
@@ -418,13 +419,11 @@ impl<'e> Evaluation<'e> {
         let bindings = self.bindings(true);
         let mut validities = Vec::new();
         for PolicyValidation { expression, .. } in &self.policy.validations {
-            let validity = match &expression.unknown {
-                Some(part) => Validity::Unknown(part.clone()),
-                None => match evaluate(expression, &bindings, budget)? {
-                    Ok(CelValue::Bool(true)) => Validity::Holds,
-                    Ok(_) => Validity::Violated,
-                    Err(why) => Validity::Failed(why),
-                },
+            let validity = match known(expression, &bindings, budget)? {
+                Known::Value(CelValue::Bool(true)) => Validity::Holds,
+                Known::Value(_) => Validity::Violated,
+                Known::Unknown(part) => Validity::Unknown(part.clone()),
+                Known::Failed(why) => Validity::Failed(why),
             };
             let is_last = self.is_of_kyverno() && !matches!(validity, Validity::Holds);
             validities.push(validity);
@@ -434,6 +433,32 @@ impl<'e> Evaluation<'e> {
         }
         Ok(validities)
     }
+}
+
+/// The value of an expression, as far as an audit knows it.
+enum Known<'v> {
+    Value(CelValue<'v>),
+    Unknown(&'v UnknownPart),
+    Failed(String),
+}
+
+/// Evaluates an expression. One that calls a function that is not implemented is known where the call does not matter.
+///
+/// # Errors
+/// Returns the limit that ended the evaluation of the policy.
+fn known<'v>(
+    expression: &'v Expression,
+    bindings: &Bindings<'v>,
+    budget: &mut Budget,
+) -> Result<Known<'v>, EvalError> {
+    if let Some(part @ UnknownPart::Request(_)) = &expression.unknown {
+        return Ok(Known::Unknown(part));
+    }
+    Ok(match (evaluate(expression, bindings, budget)?, &expression.unknown) {
+        (Ok(value), _) => Known::Value(value),
+        (Err(_), Some(part)) => Known::Unknown(part),
+        (Err(why), None) => Known::Failed(why),
+    })
 }
 
 /// Evaluates an expression; an error of the expression itself is part of the value.
