@@ -183,9 +183,7 @@ async fn the_chart_grants_what_kaudit_rbac_prints() {
         (&["policies.cluster={gatekeeper}"], &["-p", "cluster:gatekeeper"]),
         (
             &["namespaces={shop}", "policies.cluster={gatekeeper,admission-policies,kyverno}"],
-            &[
-                "-n", "shop", "-p", "cluster:gatekeeper", "-p", "cluster:admission-policies", "-p", "cluster:kyverno",
-            ],
+            &["-n", "shop", "-p", "cluster:gatekeeper", "-p", "cluster:admission-policies", "-p", "cluster:kyverno"],
         ),
         (
             // helm splits lists at unescaped commas.

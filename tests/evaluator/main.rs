@@ -1,5 +1,5 @@
 //! The meaning of policies: kaudit's results, alone and compared with the tools that define the dialects: `opa`,
-//! `conftest`, `gator` and Trivy's scanner.
+//! `conftest`, `gator`, Trivy's scanner and Kyverno's engine.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test says what failed")]
 
@@ -11,6 +11,7 @@ mod fuzz;
 mod gator;
 mod guards;
 mod kubescape;
+mod kyverno;
 mod objects;
 mod paths;
 mod sharing;

@@ -42,7 +42,7 @@ pub use self::{
     cost::{PER_EXPRESSION, PER_POLICY},
     environment::{Environment, Root},
     error::{CompileError, EvalError},
-    library::{cidr::Cidr, named::NamedFormat, quantity::Quantity, semver::Semver, url::Url},
+    library::{cidr::Cidr, image::ImageReference, named::NamedFormat, quantity::Quantity, semver::Semver, url::Url},
     program::CelProgram,
     reads::CelReads,
     types::CelType,

@@ -4,7 +4,9 @@ pub(crate) mod cidr;
 pub(crate) mod convert;
 pub(crate) mod floats;
 pub(crate) mod format;
+pub(crate) mod image;
 pub(crate) mod ip;
+mod kyverno;
 pub(crate) mod limits;
 mod lists;
 pub(crate) mod lookup;
@@ -51,7 +53,7 @@ pub(crate) fn overloads() -> HashMap<&'static str, Implementation> {
         sets::TABLE,
         strings::TABLE,
     ];
-    tables.into_iter().chain([time::TABLE, url::TABLE]).flatten().copied().collect()
+    tables.into_iter().chain([time::TABLE, url::TABLE, image::TABLE, kyverno::TABLE]).flatten().copied().collect()
 }
 
 /// Returns the implementation of a function that all its overloads share.
@@ -129,6 +131,7 @@ pub(crate) fn go_type(value: &CelValue<'_>) -> &'static str {
         CelValue::Url(_) => "cel.URL",
         CelValue::Semver(_) => "cel.Semver",
         CelValue::Format(_) => "cel.Format",
+        CelValue::Image(_) => "image.Image",
         CelValue::Variables => "*lazy.MapValue",
     }
 }

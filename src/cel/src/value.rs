@@ -10,7 +10,9 @@ use serde_json::Value as Json;
 
 pub use self::map::{Map, MapKey};
 pub(crate) use self::map::{exact_int, exact_uint};
-use crate::library::{cidr::Cidr, named::NamedFormat, quantity::Quantity, semver::Semver, url::Url};
+use crate::library::{
+    cidr::Cidr, image::ImageReference, named::NamedFormat, quantity::Quantity, semver::Semver, url::Url,
+};
 
 /// The value of an expression.
 #[derive(Clone, Debug)]
@@ -53,6 +55,8 @@ pub enum CelValue<'v> {
     Semver(Arc<Semver>),
     /// A named format of strings.
     Format(NamedFormat),
+    /// The reference of an image.
+    Image(Arc<ImageReference>),
     /// The variables of a policy; each is evaluated when it is read.
     Variables,
 }
@@ -220,6 +224,7 @@ impl<'v> CelValue<'v> {
             Self::Url(_) => "kubernetes.URL",
             Self::Semver(_) => "kubernetes.Semver",
             Self::Format(_) => "kubernetes.NamedFormat",
+            Self::Image(_) => "kyverno.image",
             Self::Variables => "kubernetes.variables",
         }
     }
@@ -244,7 +249,13 @@ impl<'v> CelValue<'v> {
     pub(crate) fn is_of_kubernetes(&self) -> bool {
         matches!(
             self,
-            Self::Quantity(_) | Self::Ip(_) | Self::Cidr(_) | Self::Url(_) | Self::Semver(_) | Self::Format(_)
+            Self::Quantity(_)
+                | Self::Ip(_)
+                | Self::Cidr(_)
+                | Self::Url(_)
+                | Self::Semver(_)
+                | Self::Format(_)
+                | Self::Image(_)
         )
     }
 

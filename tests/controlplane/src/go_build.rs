@@ -141,6 +141,14 @@ pub(crate) const SIGSTORE: Module = Module {
     ..PLAIN
 };
 
+/// Kyverno's engine for policies in CEL.
+pub(crate) const KYVERNO: Module = Module {
+    folder: "kyverno",
+    main: "github.com/kyverno/kyverno",
+    packages: &[Package { path: "kaudit/tests/tools/kyverno", binary: "kyverno" }],
+    ..PLAIN
+};
+
 /// The API server's environment for CEL expressions of admission policies.
 pub(crate) const CEL: Module = Module {
     folder: "cel",

@@ -14,8 +14,8 @@ use anyhow::{Result, ensure};
 
 use crate::{
     go_build::{
-        ALERTMANAGER, CEL, CONFTEST, GATOR, GRAFANA_SCHEMA, KUBERNETES, Module, OPA, OPA_CASES, OTLP, PROMETHEUS,
-        REGISTRY, SIGSTORE, TRIVY, go,
+        ALERTMANAGER, CEL, CONFTEST, GATOR, GRAFANA_SCHEMA, KUBERNETES, KYVERNO, Module, OPA, OPA_CASES, OTLP,
+        PROMETHEUS, REGISTRY, SIGSTORE, TRIVY, go,
     },
     shared::use_existing_cluster,
 };
@@ -61,6 +61,8 @@ pub enum Tool {
     Trivy,
     /// Evaluates CEL expressions as the API server does.
     Cel,
+    /// Kyverno's engine for policies in CEL; needs Go to provide its library.
+    Kyverno,
     /// A registry of OCI artifacts.
     Registry,
     /// Creates keyless signatures with its own Sigstore, and verifies with sigstore-go.
@@ -89,6 +91,7 @@ impl Tool {
             Self::OtlpReceiver => "otlp-receiver",
             Self::Trivy => "trivy",
             Self::Cel => "cel",
+            Self::Kyverno => "kyverno",
             Self::Registry => "registry",
             Self::Sigstore => "sigstore",
         }
@@ -106,6 +109,7 @@ impl Tool {
             Self::OtlpReceiver => &OTLP,
             Self::Trivy => &TRIVY,
             Self::Cel => &CEL,
+            Self::Kyverno => &KYVERNO,
             Self::Registry => &REGISTRY,
             Self::Sigstore => &SIGSTORE,
             _ => &KUBERNETES,
@@ -138,6 +142,7 @@ impl Tool {
                 | Self::Alertmanager
                 | Self::OtlpReceiver
                 | Self::Trivy
+                | Self::Kyverno
                 | Self::Sigstore
         )
     }

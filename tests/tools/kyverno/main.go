@@ -1,14 +1,21 @@
 // Prints the results of Kyverno's engine for ValidatingPolicies and the objects of a request, one JSON request per line of
 // the standard input, one JSON answer per line of the standard output. Objects are evaluated as in Kyverno's background
 // scan: as requests that create them, without a user.
+//
+// With the argument library it prints where Go's module cache keeps the policies that Kyverno is tested with.
 package main
 
 import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime/debug"
+	"strings"
 
 	"github.com/kyverno/api/api/policies.kyverno.io/v1beta1"
 	"github.com/kyverno/kyverno/pkg/cel/engine"
@@ -45,6 +52,14 @@ type result struct {
 }
 
 func main() {
+	if len(os.Args) == 2 && os.Args[1] == "library" {
+		folder, err := library()
+		if err != nil {
+			fail(err)
+		}
+		fmt.Println(folder)
+		return
+	}
 	lines := bufio.NewScanner(os.Stdin)
 	lines.Buffer(nil, 64<<20)
 	out := json.NewEncoder(os.Stdout)
@@ -65,6 +80,25 @@ func main() {
 	if err := lines.Err(); err != nil {
 		fail(err)
 	}
+}
+
+const module = "github.com/kyverno/kyverno"
+
+func library() (string, error) {
+	build, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "", errors.New("built without modules")
+	}
+	cache, err := exec.Command("go", "env", "GOMODCACHE").Output()
+	if err != nil {
+		return "", fmt.Errorf("asking go for its module cache: %w", err)
+	}
+	for _, dependency := range build.Deps {
+		if dependency.Path == module {
+			return filepath.Join(strings.TrimSpace(string(cache)), module+"@"+dependency.Version, "test"), nil
+		}
+	}
+	return "", fmt.Errorf("built without %s", module)
 }
 
 func fail(err error) {

@@ -309,6 +309,7 @@ fn element(value: &CelValue<'_>) -> Result<String, EvalError> {
         | CelValue::Url(_)
         | CelValue::Semver(_)
         | CelValue::Format(_)
+        | CelValue::Image(_)
         | CelValue::Variables => return failed(format!("no formatting function for {}", value.type_name())),
         other => shown(other)?,
     })

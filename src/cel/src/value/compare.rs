@@ -30,6 +30,7 @@ impl CelValue<'_> {
             (Self::Ip(one), Self::Ip(other)) => one == other,
             (Self::Cidr(one), Self::Cidr(other)) => one == other,
             (Self::Url(one), Self::Url(other)) => one.to_string() == other.to_string(),
+            (Self::Image(one), Self::Image(other)) => one.written() == other.written(),
             (Self::Semver(one), Self::Semver(other)) => one.compare(other).is_eq(),
             (Self::Format(one), Self::Format(other)) => one == other,
             (Self::Variables, Self::Variables) => true,
@@ -40,6 +41,7 @@ impl CelValue<'_> {
                 | Self::Url(_)
                 | Self::Semver(_)
                 | Self::Format(_)
+                | Self::Image(_)
                 | Self::Variables,
                 _,
             ) => return None,

@@ -34,6 +34,7 @@ impl fmt::Display for CelValue<'_> {
             Self::Cidr(cidr) => write!(f, "cidr({cidr})"),
             Self::Url(url) => write!(f, "url({url})"),
             Self::Semver(version) => write!(f, "semver({version})"),
+            Self::Image(image) => write!(f, "image({})", image.written()),
             Self::Format(format) => write!(f, "format({})", format.name()),
             Self::Variables => f.write_str("variables"),
         }

@@ -40,7 +40,7 @@ impl<'v> MapKey<'v> {
             CelValue::Uint(value) => Self::Uint(*value),
             CelValue::Double(value) => Self::Double(*value),
             CelValue::String(text) => Self::String(text.clone()),
-            CelValue::Bytes(_) | CelValue::Semver(_) | CelValue::Variables => return None,
+            CelValue::Bytes(_) | CelValue::Semver(_) | CelValue::Image(_) | CelValue::Variables => return None,
             other => Self::Other(Box::new((other.to_string(), other.clone()))),
         })
     }

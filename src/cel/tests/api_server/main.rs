@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test says what failed")]
 
 mod generator;
+mod kyverno;
 mod random;
 mod reads;
 mod robust;

@@ -189,7 +189,10 @@ impl BoundPolicy {
         let own = self.matching.as_ref();
         let is_policy = kind.group == GROUP && kind.kind.contains("AdmissionPolicy");
         let is_elsewhere = self.namespace.is_some() && !kind.namespaced;
-        !is_policy && !is_elsewhere && self.policy.matching.allows_kind(kind) && own.is_none_or(|matching| matching.allows_kind(kind))
+        !is_policy
+            && !is_elsewhere
+            && self.policy.matching.allows_kind(kind)
+            && own.is_none_or(|matching| matching.allows_kind(kind))
     }
 
     /// Returns the plural names of the resources that it can match; `None` if it is not limited to some.

@@ -286,7 +286,9 @@ impl BoundPolicy {
                 Ok(CelValue::String(text)) if !text.trim().is_empty() => {
                     annotations.published.insert(annotation.name.to_string(), text.trim().into());
                 }
-                Err(why) if self.policy.fails_on_errors => annotations.errors.push(why),
+                Err(why) if self.policy.fails_on_errors || self.policy.engine == PolicyEngine::Kyverno => {
+                    annotations.errors.push(why);
+                }
                 Ok(_) | Err(_) => {}
             }
         }
@@ -446,11 +448,7 @@ enum Known<'v> {
 ///
 /// # Errors
 /// Returns the limit that ended the evaluation of the policy.
-fn known<'v>(
-    expression: &'v Expression,
-    bindings: &Bindings<'v>,
-    budget: &mut Budget,
-) -> Result<Known<'v>, EvalError> {
+fn known<'v>(expression: &'v Expression, bindings: &Bindings<'v>, budget: &mut Budget) -> Result<Known<'v>, EvalError> {
     if let Some(part @ UnknownPart::Request(_)) = &expression.unknown {
         return Ok(Known::Unknown(part));
     }

@@ -94,9 +94,7 @@ impl<'e> Evaluation<'e> {
             failed: match validity {
                 Validity::Holds => None,
                 Validity::Violated => Some("is false".to_owned()),
-                Validity::Unknown(part) => {
-                    Some(format!("cannot be evaluated: it {part}"))
-                }
+                Validity::Unknown(part) => Some(format!("cannot be evaluated: it {part}")),
                 Validity::Failed(why) => Some(format!("fails: {why}")),
             },
             values: self.values(expression, &bindings),

@@ -2,10 +2,7 @@
 
 use std::{fmt, sync::Arc};
 
-use kaudit_cel::{
-    CelReads, Root,
-    reads::ReadStep,
-};
+use kaudit_cel::{CelReads, Root, reads::ReadStep};
 
 use crate::judge::reads::{ReadTree, Segment};
 

@@ -23,10 +23,7 @@ const TEMPLATES: [Template; 2] = [
     Template { path: "spec.jobTemplate.spec.template", workloads: &[("batch", &["cronjobs"])] },
     Template {
         path: "spec.template",
-        workloads: &[
-            ("apps", &["daemonsets", "deployments", "replicasets", "statefulsets"]),
-            ("batch", &["jobs"]),
-        ],
+        workloads: &[("apps", &["daemonsets", "deployments", "replicasets", "statefulsets"]), ("batch", &["jobs"])],
     },
 ];
 
@@ -137,9 +134,9 @@ fn replaced(text: &str, from: &str, to: &str) -> String {
     let mut parts = text.split(from);
     let mut result = parts.next().unwrap_or_default().to_owned();
     for rest in parts {
-        let is_protected = rest.strip_prefix(PROTECTED).is_some_and(|rest| {
-            !rest.starts_with(|next: char| next.is_ascii_alphanumeric() || next == '_')
-        });
+        let is_protected = rest
+            .strip_prefix(PROTECTED)
+            .is_some_and(|rest| !rest.starts_with(|next: char| next.is_ascii_alphanumeric() || next == '_'));
         result.push_str(if is_protected { from } else { to });
         result.push_str(rest);
     }

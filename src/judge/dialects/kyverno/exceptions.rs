@@ -56,9 +56,10 @@ impl Exceptions {
             let Some((references, exemption)) = read(document, problems) else { continue };
             let is_known = |one: &PolicyReference| policies.iter().any(|policy| one.names(policy));
             // Exceptions for other kinds of policies are of no interest here.
-            let missing = references.iter().filter(|one| one.kind.ends_with("ValidatingPolicy")).find(|one| {
-                !one.kind.contains("Image") && !is_known(one)
-            });
+            let missing = references
+                .iter()
+                .filter(|one| one.kind.ends_with("ValidatingPolicy"))
+                .find(|one| !one.kind.contains("Image") && !is_known(one));
             if let Some(PolicyReference { kind, name }) = missing {
                 let message = format!("{}: there is no {kind} {name}", document.label());
                 problems.push(warning(document.whole(message)).help("correct spec.policyRefs, or add the policy"));
@@ -82,18 +83,14 @@ impl PolicyReference {
 }
 
 /// Reads an exception; `None` if it is refused, with the reasons added to `problems`.
-fn read(
-    document: &PolicyDocument<'_>,
-    problems: &mut Vec<Problem>,
-) -> Option<(Vec<PolicyReference>, PolicyExemption)> {
+fn read(document: &PolicyDocument<'_>, problems: &mut Vec<Problem>) -> Option<(Vec<PolicyReference>, PolicyExemption)> {
     let before = problems.len();
     let given = spec::<ExceptionSpec>(document, problems)?;
     let expires = match given.expires_at.as_deref().map(str::parse::<Timestamp>).transpose() {
         Ok(expires) => expires,
         Err(_) => {
             let label = document.label();
-            let message =
-                format!("{label}: spec.expiresAt must be an RFC 3339 time, for example 2026-12-31T00:00:00Z");
+            let message = format!("{label}: spec.expiresAt must be an RFC 3339 time, for example 2026-12-31T00:00:00Z");
             problems.push(document.problem(document.node.at(&["spec", "expiresAt"]), message));
             None
         }

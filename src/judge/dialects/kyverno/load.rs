@@ -50,12 +50,7 @@ pub(crate) fn evaluated(loaded: &LoadedPolicies) -> BTreeSet<Arc<str>> {
 
 impl LoadedPolicies {
     /// Compiles one policy, and what it becomes for workloads.
-    fn kyverno_policy(
-        &mut self,
-        document: &PolicyDocument<'_>,
-        exceptions: &Exceptions,
-        problems: &mut Vec<Problem>,
-    ) {
+    fn kyverno_policy(&mut self, document: &PolicyDocument<'_>, exceptions: &Exceptions, problems: &mut Vec<Problem>) {
         let Some(own) = spec::<KyvernoSpec>(document, problems) else { return };
         if own.is_of_json() {
             let reason = "evaluation.mode is JSON, and kaudit evaluates objects of Kubernetes only";
