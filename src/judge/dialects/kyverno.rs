@@ -19,5 +19,7 @@ use crate::judge::dialect::{Dialect, DialectDescription, InputForm};
 /// Policies are evaluated for their matching objects, and have no rules in Rego.
 pub(crate) const DIALECT: Dialect = Dialect(&DialectDescription {
     has_constraints: true,
+    // Where Kyverno extends a policy to workloads, and where not, is its author's choice.
+    covers_workloads: true,
     ..DialectDescription::new("kyverno", InputForm::Object, |_, _| Vec::new())
 });

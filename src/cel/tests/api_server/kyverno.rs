@@ -8,7 +8,7 @@ use serde_json::json;
 
 fn value(expression: &str) -> String {
     let environment = Environment::kyverno();
-    let program = environment.compile(expression).unwrap_or_else(|error| panic!("{expression}: {error}"));
+    let program = environment.compile(expression).unwrap();
     let object = json!({"spec": {"image": "ghcr.io/team/app:1", "list": ["a"]}});
     let bindings = Bindings::new(&environment).with(Root::Object, &object);
     program
