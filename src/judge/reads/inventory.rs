@@ -80,11 +80,14 @@ impl InventoryReads {
         Self::new(data)
     }
 
-    /// Returns the lookups of whole objects of a resource, by its plural name: in one namespace, or that of the evaluated
-    /// object (`Some(None)`); or anywhere (`None`), also of cluster-scoped objects.
-    pub(crate) fn of_resource(plural: &str, namespace: Option<Option<&str>>) -> Self {
+    /// Returns the lookups of whole objects of a resource, by its plural name.
+    pub(crate) fn of_resource(plural: &str, place: &LookupReach) -> Self {
         let path = ["kubernetes".into(), plural.into()].into_iter();
-        let place = namespace.map(|namespace| namespace.unwrap_or(OWN_NAMESPACE).into());
+        let place = match place {
+            LookupReach::Own => Some(OWN_NAMESPACE.into()),
+            LookupReach::Named(name) => Some(Segment::Field(Arc::clone(name))),
+            LookupReach::All => None,
+        };
         let whole = ReadTree { whole: true, seen: true, ..ReadTree::default() };
         Self::new(below_path(path.chain(place).collect::<Vec<_>>().into_iter(), &whole))
     }

@@ -15,7 +15,7 @@ use crate::{
     judge::{
         inventory::Inventory,
         reads::{
-            InventoryReads,
+            InventoryReads, LookupReach,
             lookups::{KindLookup, UnreadLookups},
         },
         result_values::json,
@@ -50,12 +50,12 @@ impl Default for OtherObjects {
 
 /// Returns the read set of a lookup: the whole objects.
 pub(super) fn reads(lookup: &CelLookup) -> InventoryReads {
-    let namespace = match &lookup.namespace {
-        LookupNamespace::Own => Some(None),
-        LookupNamespace::Named(name) => Some(Some(&**name)),
-        LookupNamespace::Any => None,
+    let place = match &lookup.namespace {
+        LookupNamespace::Own => LookupReach::Own,
+        LookupNamespace::Named(name) => LookupReach::Named(Arc::clone(name)),
+        LookupNamespace::Any => LookupReach::All,
     };
-    InventoryReads::of_resource(&lookup.resource, namespace)
+    InventoryReads::of_resource(&lookup.resource, &place)
 }
 
 impl OtherObjects {

@@ -86,15 +86,12 @@ impl PolicyReference {
 fn read(document: &PolicyDocument<'_>, problems: &mut Vec<Problem>) -> Option<(Vec<PolicyReference>, PolicyExemption)> {
     let before = problems.len();
     let given = spec::<ExceptionSpec>(document, problems)?;
-    let expires = match given.expires_at.as_deref().map(str::parse::<Timestamp>).transpose() {
-        Ok(expires) => expires,
-        Err(_) => {
-            let label = document.label();
-            let message = format!("{label}: spec.expiresAt must be an RFC 3339 time, for example 2026-12-31T00:00:00Z");
-            problems.push(document.problem(document.node.at(&["spec", "expiresAt"]), message));
-            None
-        }
-    };
+    let expires = given.expires_at.as_deref().map(str::parse::<Timestamp>).transpose().unwrap_or_else(|_| {
+        let label = document.label();
+        let message = format!("{label}: spec.expiresAt must be an RFC 3339 time, for example 2026-12-31T00:00:00Z");
+        problems.push(document.problem(document.node.at(&["spec", "expiresAt"]), message));
+        None
+    });
     let spec = document.node.get("spec");
     let mut compiler = ExpressionCompiler { document, spec, problems, of_gatekeeper: false };
     let conditions = compiler.conditions(&Environment::kyverno(), "matchConditions", &given.match_conditions);

@@ -127,7 +127,9 @@ fn described(document: &PolicyDocument<'_>, bound: Vec<BoundPolicy>) -> Option<(
     let first = bound.first()?;
     let Source { file, line } = document.source();
     let mut reads = ReadTree::default();
-    bound.iter().for_each(|one| reads.merge(&one.object_reads));
+    for one in &bound {
+        reads.merge(&one.object_reads);
+    }
     let policy = Policy {
         name: Arc::clone(&first.policy.name),
         dialect: DIALECT,
