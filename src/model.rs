@@ -8,6 +8,7 @@ pub mod glob;
 pub mod label_requirements;
 pub mod namespaced_kinds;
 pub mod object;
+pub(crate) mod plural;
 pub mod rule_counts;
 pub mod rule_numbers;
 pub mod shard;

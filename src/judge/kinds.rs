@@ -8,15 +8,15 @@ use std::{
 use super::{
     dependencies::Dependencies,
     dialects::{
-        cel::{kinds::plural, set::AdmissionPolicies},
+        cel::set::AdmissionPolicies,
         gatekeeper::{constraint::BoundTemplate, matching::ConstraintMatch},
         kubescape::rule::KubescapeRule,
     },
-    expansion::Expansions,
+    expansions::Expansions,
     reads::{InventoryReads, Projection, ReadTree, Segment},
     unit::Unit,
 };
-use crate::model::object::Kind;
+use crate::model::{object::Kind, plural::plural};
 
 /// The dependencies of verdicts on objects of one kind.
 #[derive(Debug, Clone, Default)]

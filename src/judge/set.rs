@@ -15,7 +15,7 @@ use super::{
         cel::set::AdmissionPolicies,
         gatekeeper::{Config, constraint::Constraint},
     },
-    expansion::Expansions,
+    expansions::Expansions,
     frameworks::FrameworkTable,
     inventory::Inventory,
     kinds::KindIndex,

@@ -51,15 +51,6 @@ impl Group {
     }
 }
 
-/// A selection of the rules of a unit.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct SelectedRules {
-    /// By group and index of the rule; the indexes of exceptions follow those of entrypoints.
-    pub(crate) groups: Vec<Vec<bool>>,
-    /// By index of the Constraint.
-    pub(crate) constraints: Vec<bool>,
-}
-
 /// The kind of a unit, which determines the objects that its rules are evaluated on, and the form of their input.
 #[derive(Debug, Clone)]
 pub(crate) enum UnitForm {

@@ -1,9 +1,6 @@
 //! Selects the rules to evaluate: all, or one of the parts into which [sharing](crate::judge::sharing) divides them.
 
-use crate::judge::{
-    sharing::plan::SharingPlan,
-    unit::{Group, SelectedRules},
-};
+use crate::judge::{selected_rules::SelectedRules, sharing::plan::SharingPlan, unit::Group};
 
 /// A selection of the rules of a policy set.
 #[derive(Debug, Clone, Copy)]

@@ -9,7 +9,8 @@ use crate::judge::{
     dialect::{Dialect, InputForm},
     dialects::gatekeeper::Config,
     reads::{Projection, ReadTree, Reads, Segment, SharingFields},
-    unit::{Group, SelectedRules, Unit},
+    selected_rules::SelectedRules,
+    unit::{Group, Unit},
 };
 
 /// Scalar fields that differ between replicas.

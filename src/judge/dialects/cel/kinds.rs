@@ -1,7 +1,10 @@
 //! The kinds of the resources that policies name: rules list plural names, which a policy set does not know the kinds of.
 
 use super::binding::BoundPolicy;
-use crate::{judge::reads::Matches, model::namespaced_kinds::NAMESPACED_KINDS};
+use crate::{
+    judge::reads::Matches,
+    model::{namespaced_kinds::NAMESPACED_KINDS, plural::plural},
+};
 
 /// The cluster-scoped kinds of Kubernetes that policies are about.
 const CLUSTER_SCOPED: [&str; 14] = [
@@ -20,12 +23,6 @@ const CLUSTER_SCOPED: [&str; 14] = [
     "StorageClass",
     "ValidatingWebhookConfiguration",
 ];
-
-/// Returns the plural name of a kind by the rules that Kubernetes itself uses.
-pub(crate) fn plural(kind: &str) -> String {
-    let version = kube::core::GroupVersionKind::gvk("", "", kind);
-    kube::core::ApiResource::from_gvk(&version).plural
-}
 
 /// Returns the kinds that a policy can have results for, as far as they are known by their resources.
 pub(crate) fn matches(policy: &BoundPolicy) -> Matches {
