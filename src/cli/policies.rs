@@ -41,7 +41,7 @@ pub struct GatekeeperArgs {
 #[command(next_help_heading = "Policies")]
 pub struct PolicyArgs {
     /// Load policies from this file or directory; from kaudit's own library: builtin, or a part such as builtin:rbac; from
-    /// the cluster: cluster:gatekeeper, cluster:admission-policies, cluster:kyverno,
+    /// the cluster: cluster:gatekeeper, cluster:admission-policies, cluster:kyverno, cluster:crd-rules,
     /// cluster:configmaps[=NAMESPACE][,LABEL=VALUE]; or from a bundle: oci://REGISTRY/REPOSITORY[:TAG|@DIGEST],
     /// https://HOST/bundle.tar.gz, bundle.tar.gz; repeatable [default: ./policies if it exists, else builtin]
     #[arg(

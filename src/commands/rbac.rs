@@ -24,7 +24,7 @@ use crate::{
     run::{connect::connect, policies, sources::PolicySources},
     source::{
         discovery::Served,
-        policies::{ADMISSION_POLICIES, GATEKEEPER, KYVERNO},
+        policies::{ADMISSION_POLICIES, CRDS, GATEKEEPER, KYVERNO},
         selection::Selection,
     },
 };
@@ -164,6 +164,9 @@ fn policies_read(options: &RbacArgs) -> BTreeMap<Option<&str>, Vec<PolicyRule>> 
             }
             PolicySource::Cluster(ClusterSource::Kyverno) => {
                 rules.entry(None).or_default().extend(KYVERNO.map(|(group, resource)| read(group, [resource])));
+            }
+            PolicySource::Cluster(ClusterSource::CrdRules) => {
+                rules.entry(None).or_default().extend(CRDS.map(|(group, resource)| read(group, [resource])));
             }
             PolicySource::Cluster(ClusterSource::ConfigMaps { namespace, .. }) => {
                 let namespace = namespace.as_deref().unwrap_or(&options.service_account.namespace);

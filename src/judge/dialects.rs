@@ -3,6 +3,7 @@
 pub(crate) mod admission;
 pub(crate) mod cel;
 pub(crate) mod conftest;
+pub(crate) mod crd;
 pub mod gatekeeper;
 pub(crate) mod kubescape;
 pub(crate) mod kyverno;
@@ -32,6 +33,7 @@ pub(crate) static ALL: &[Dialect] = &[
     conftest::DIALECT,
     cel::DIALECT,
     kyverno::DIALECT,
+    crd::DIALECT,
     #[cfg(test)]
     toy::DIALECT,
 ];

@@ -9,6 +9,7 @@ mod array_rules;
 mod arrays;
 mod bounds;
 mod constraints;
+mod crd_rules;
 mod expanded;
 mod expressions;
 mod generated;
@@ -23,7 +24,10 @@ mod texts;
 
 use std::{cell::OnceCell, sync::Arc, time::Instant};
 
-pub(crate) use self::admission_policies::{explain_policy, read_json};
+pub(crate) use self::{
+    admission_policies::{explain_policy, read_json},
+    crd_rules::explain_rule,
+};
 pub use self::{arrays::with_inventory, job::Job};
 pub(crate) use self::{
     arrays::{with_arrays, with_other_results},
@@ -118,6 +122,7 @@ fn evaluate_extent(job: &Job, extent: Extent, differences: Vec<Arc<str>>) -> Ver
     if !job.deleted {
         admission_policies::evaluate(job, |_| true, &mut current);
         expanded::evaluate(job, spent, &mut current);
+        crd_rules::evaluate(job, &mut current);
     }
     verdict(job, current, transitions, (None, differences), began)
 }

@@ -195,8 +195,9 @@ fn find(root: &Path, links: &LinkBoundary, found: &mut Vec<FoundFile>, problems:
                 _ => format!("cannot be read: {why}"),
             };
             let help = "use a directory or file of policies, builtin for the library inside kaudit, cluster:gatekeeper, \
-                        cluster:admission-policies, cluster:kyverno, cluster:configmaps[=NAMESPACE][,LABEL=VALUE], or a \
-                        bundle (oci://…, https://…, *.tar.gz); kaudit init creates examples";
+                        cluster:admission-policies, cluster:kyverno, cluster:crd-rules, \
+                        cluster:configmaps[=NAMESPACE][,LABEL=VALUE], or a bundle (oci://…, https://…, *.tar.gz); \
+                        kaudit init creates examples";
             problems.push(Problem::refused(&shown(root), message).help(help));
             return;
         }

@@ -9,6 +9,7 @@ use super::{
     dependencies::Dependencies,
     dialects::{
         cel::set::AdmissionPolicies,
+        crd::{load::CustomKind, set::CustomKinds},
         gatekeeper::{constraint::BoundTemplate, matching::ConstraintMatch},
         kubescape::rule::KubescapeRule,
     },
@@ -39,6 +40,8 @@ pub(crate) struct KindIndex {
     expanded: BTreeMap<Arc<str>, KindDependencies>,
     /// The kinds of resources that admission policies name, by their plural names.
     resources: BTreeMap<Arc<str>, ResourceKinds>,
+    /// The kinds with rules of their CRDs, by group and name.
+    custom: BTreeMap<Arc<str>, BTreeMap<Arc<str>, KindDependencies>>,
     pub(crate) inventory: InventoryReads,
     /// The fields of the objects' Namespaces that are read.
     pub(crate) namespace: Projection,
@@ -83,7 +86,12 @@ impl CollectedReads {
 }
 
 impl KindIndex {
-    pub(crate) fn new(units: &[Unit], admission: &AdmissionPolicies, expansions: &Expansions) -> Self {
+    pub(crate) fn new(
+        units: &[Unit],
+        admission: &AdmissionPolicies,
+        expansions: &Expansions,
+        custom: &CustomKinds,
+    ) -> Self {
         let mut kinds: BTreeSet<&str> = BTreeSet::new();
         let kubescape_kinds: Vec<_> =
             units.iter().map(|unit| unit.kubescape().and_then(KubescapeRule::kind_names)).collect();
@@ -106,7 +114,22 @@ impl KindIndex {
         let kinds = NamedKinds { named: named.into_iter().map(index).collect(), other };
         let of_expanded = |kind: &str| (kind.into(), expanded(units, admission, expansions, kind).into());
         let expanded = expansions.kind_names().into_iter().map(of_expanded).collect();
-        Self { kinds, expanded, resources, inventory, namespace: Projection::new(namespace) }
+        let namespace = Projection::new(namespace);
+        Self { kinds, expanded, resources, custom: BTreeMap::new(), inventory, namespace }.with_custom(custom)
+    }
+
+    /// Adds what rules of CRDs read.
+    fn with_custom(mut self, custom: &CustomKinds) -> Self {
+        for (group, kinds) in custom.by_group() {
+            let index = |custom: &&CustomKind| {
+                let others = self.of_all(&custom.plural, &custom.kind);
+                let projection = others.projection.and(&custom.reads);
+                (Arc::clone(&custom.kind), KindDependencies { projection, ..others.clone() })
+            };
+            let kinds = kinds.iter().map(index).collect();
+            self.custom.insert(group.into(), kinds);
+        }
+        self
     }
 
     /// Returns the names of the kinds that the policies distinguish.
@@ -116,11 +139,16 @@ impl KindIndex {
 
     /// Returns the dependencies of verdicts on objects of a kind, including kinds that no policy mentions.
     pub(crate) fn of(&self, kind: &Kind) -> &KindDependencies {
-        let name = kind.kind.as_str();
+        let custom = self.custom.get(&*kind.group).and_then(|kinds| kinds.get(&*kind.kind));
+        custom.unwrap_or_else(|| self.of_all(&kind.plural, &kind.kind))
+    }
+
+    /// Returns the dependencies of verdicts on objects of a kind, without those of the rules of its CRD.
+    fn of_all(&self, plural: &str, name: &str) -> &KindDependencies {
         if let Some(expanded) = self.expanded.get(name) {
             return expanded;
         }
-        let Some(resource) = self.resources.get(&*kind.plural) else {
+        let Some(resource) = self.resources.get(plural) else {
             return self.kinds.named.get(name).unwrap_or(&self.kinds.other);
         };
         let irregular = || self.kinds.named.contains_key(name).then_some(&resource.irregular);

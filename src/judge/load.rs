@@ -16,6 +16,7 @@ use super::{
     data,
     dialects::{
         cel::{self, binding::BoundPolicy, document::AdmissionLibrary, set::AdmissionPolicies},
+        crd::{self, document::CrdLibrary, load::CustomKind, set::CustomKinds},
         gatekeeper::{self, Config, EnforcementPoint, GatekeeperEngine},
         kubescape,
         kyverno::{self, document::KyvernoLibrary},
@@ -166,8 +167,9 @@ fn load(
     if problems.iter().any(frameworks::is_unknown) {
         return Err(LoadError::new(problems));
     }
-    let CompiledSources { units, bound, mut policies, unjudged, left_out, config, expansions, mut frameworks } =
+    let CompiledSources { units, bound, custom, mut policies, unjudged, left_out, config, expansions, mut frameworks } =
         compiled;
+    let custom = CustomKinds::new(custom);
     let rule_changes = selection.finish(&mut policies);
     let expansions = Expansions::new(expansions, options.expands_pods, (&policies, &units, &bound));
     let admission = AdmissionPolicies::new(bound);
@@ -180,7 +182,7 @@ fn load(
     problems.extend(parameters::mistakes(&policies, &files()));
     problems.sort();
     problems.dedup();
-    let kinds = Arc::new(KindIndex::new(&units, &admission, &expansions));
+    let kinds = Arc::new(KindIndex::new(&units, &admission, &expansions, &custom));
     let names_tokens = files().any(|file| file.text.contains(TOKEN_VOLUME));
     let plans = limits.share_verdicts.then(|| Plans::new(&units, &config, kinds.names(), names_tokens));
     Ok(PolicySet {
@@ -201,6 +203,7 @@ fn load(
         units,
         admission,
         expansions,
+        custom,
         kinds,
         sharing: Arc::new(Sharing::new(plans.unwrap_or_default())),
     })
@@ -225,6 +228,7 @@ fn extract_specifications(owners: &mut [OwnedFiles]) -> Vec<FrameworkTable> {
 struct CompiledSources {
     units: Vec<Unit>,
     bound: Vec<BoundPolicy>,
+    custom: Vec<CustomKind>,
     /// Sorted by name; the Constraints of one kind keep their order.
     policies: Vec<Policy>,
     unjudged: Vec<Unjudged>,
@@ -242,14 +246,17 @@ struct PolicyObjects<'f> {
     gatekeeper: gatekeeper::TemplateLibrary<'f>,
     admission: AdmissionLibrary<'f>,
     kyverno: KyvernoLibrary<'f>,
+    crds: CrdLibrary<'f>,
 }
 
 impl<'f> PolicyObjects<'f> {
     /// Adds the documents of a file if one of them is a policy; returns whether that was the case.
     fn add(&mut self, file: &'f File, example: bool, problems: &mut Vec<Problem>) -> bool {
-        // A file may have policies of both of the last.
+        // A file may have policies of several of the others.
         self.gatekeeper.add(file, example, problems)
-            || self.admission.add(file, example, problems) | self.kyverno.add(file, example, problems)
+            || self.admission.add(file, example, problems)
+                | self.kyverno.add(file, example, problems)
+                | self.crds.add(file, example, problems)
     }
 }
 
@@ -328,6 +335,7 @@ fn compile_all(
     let evaluated = kyverno::load::evaluated(&of_kyverno);
     compiled.add_admission(of_kyverno, selection);
     compiled.add_admission(cel::load::load(objects.admission, &evaluated, problems), selection);
+    compiled.add_custom(objects.crds, selection, problems);
     problems.extend(selection.unknown_frameworks(&frameworks));
     compiled.sort();
     compiled
@@ -405,6 +413,14 @@ impl CompiledSources {
             }
         }
         self.unjudged.extend(loaded.unjudged);
+        self.left_out.extend(loaded.left_out);
+    }
+
+    fn add_custom(&mut self, crds: CrdLibrary<'_>, selection: &RuleSelection, problems: &mut Vec<Problem>) {
+        let of_rules = selection.of_source(false);
+        let loaded = crd::load::load(crds, |policy, rule, metadata| of_rules.takes(policy, rule, metadata), problems);
+        self.policies.extend(loaded.policies);
+        self.custom.extend(loaded.kinds);
         self.left_out.extend(loaded.left_out);
     }
 

@@ -1,6 +1,6 @@
 //! A policy that is a Kubernetes object, such as a Gatekeeper template, and how its problems and positions are reported.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use crate::{
     judge::unjudged::Unjudged,
@@ -139,6 +139,29 @@ fn flatten(mut document: YamlNode, into: &mut Vec<YamlNode>) {
     } else if !document.is_null() {
         into.push(document);
     }
+}
+
+/// Removes exact duplicates; two different definitions of one object are a problem.
+pub(crate) fn distinct<'f>(documents: Vec<PolicyDocument<'f>>, problems: &mut Vec<Problem>) -> Vec<PolicyDocument<'f>> {
+    let mut kept: Vec<PolicyDocument<'f>> = Vec::new();
+    let mut first: BTreeMap<[String; 3], usize> = BTreeMap::new();
+    for document in documents {
+        let namespace = document.node.at(&["metadata", "namespace"]).text().unwrap_or_default();
+        let key = [document.kind(), namespace, document.name()].map(str::to_owned);
+        match first.get(&key).map(|index| &kept[*index]) {
+            Some(other) if other.node == document.node => {}
+            Some(other) => {
+                let Source { file, line } = other.source();
+                let message = format!("{} is also defined at {file}:{line}, with different content", document.label());
+                problems.push(document.whole(message).help("keep one of the two"));
+            }
+            None => {
+                first.insert(key, kept.len());
+                kept.push(document);
+            }
+        }
+    }
+    kept
 }
 
 /// Turns a problem into a warning.

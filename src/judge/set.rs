@@ -13,6 +13,7 @@ use super::{
     dependencies::Dependencies,
     dialects::{
         cel::set::AdmissionPolicies,
+        crd::set::CustomKinds,
         gatekeeper::{Config, constraint::Constraint},
     },
     expansions::Expansions,
@@ -71,6 +72,8 @@ pub struct PolicySet {
     pub(crate) admission: AdmissionPolicies,
     /// The objects that are evaluated in place of those that would create them.
     pub(crate) expansions: Expansions,
+    /// The kinds with validation rules of their CRDs.
+    pub(crate) custom: CustomKinds,
     pub(crate) kinds: Arc<KindIndex>,
     pub(crate) constraints: Arc<ConstraintIndex>,
     /// Which rules have the same results for objects with equal sharing keys.
@@ -151,6 +154,7 @@ impl PolicySet {
         plain.map(|policy| &policy.matches).any(|matches| matches.matches(&kind.kind))
             || !self.constraints.candidates(&self.units, kind).is_empty()
             || self.admission.of(kind).next().is_some()
+            || self.custom.of(kind).is_some()
             || self.look_up(kind)
             || self.expansions.of(kind).any(|expansion| self.concern(&expansion.generated(kind.namespaced)))
     }

@@ -52,6 +52,8 @@ pub enum ClusterSource {
     AdmissionPolicies,
     /// `ValidatingPolicy`s of Kyverno and their exceptions.
     Kyverno,
+    /// The validation rules of CRDs.
+    CrdRules,
     /// `ConfigMap`s, as `kube-mgmt` loads them into OPA: each value is a file.
     ConfigMaps {
         /// Their namespace; `None` is kaudit's own namespace.
@@ -146,6 +148,8 @@ const CLUSTER: &str = "cluster:";
 const ADMISSION_POLICIES: &str = "admission-policies";
 /// The source of Kyverno's policies, behind that prefix.
 const KYVERNO: &str = "kyverno";
+/// The source of the validation rules of CRDs.
+const CRD_RULES: &str = "crd-rules";
 /// The label that `kube-mgmt` selects by.
 const POLICY_LABEL: &str = "openpolicyagent.org/policy=rego";
 
@@ -160,6 +164,9 @@ impl ClusterSource {
         }
         if text == KYVERNO {
             return Some(Self::Kyverno);
+        }
+        if text == CRD_RULES {
+            return Some(Self::CrdRules);
         }
         let rest = text.strip_prefix("configmaps")?;
         let (namespace, selector) = rest.split_once(',').unwrap_or((rest, POLICY_LABEL));
@@ -180,6 +187,7 @@ impl fmt::Display for ClusterSource {
             Self::Gatekeeper => f.write_str("gatekeeper"),
             Self::AdmissionPolicies => f.write_str(ADMISSION_POLICIES),
             Self::Kyverno => f.write_str(KYVERNO),
+            Self::CrdRules => f.write_str(CRD_RULES),
             Self::ConfigMaps { namespace, selector } => {
                 f.write_str("configmaps")?;
                 namespace.as_ref().map_or(Ok(()), |namespace| write!(f, "={namespace}"))?;
@@ -246,6 +254,7 @@ mod tests {
             ("cluster:gatekeeper", Some(ClusterSource::Gatekeeper)),
             ("cluster:admission-policies", Some(ClusterSource::AdmissionPolicies)),
             ("cluster:kyverno", Some(ClusterSource::Kyverno)),
+            ("cluster:crd-rules", Some(ClusterSource::CrdRules)),
             ("cluster:configmaps", Some(maps(None, POLICY_LABEL))),
             ("cluster:configmaps=opa", Some(maps(Some("opa"), POLICY_LABEL))),
             ("cluster:configmaps,a=b,c", Some(maps(None, "a=b,c"))),

@@ -10,6 +10,8 @@ const GATEKEEPER: &str = "cluster:gatekeeper";
 const ADMISSION_POLICIES: &str = "cluster:admission-policies";
 /// The name of the tree of Kyverno's policies in the cluster.
 const KYVERNO: &str = "cluster:kyverno";
+/// The name of the tree of CRDs in the cluster.
+const CRD_RULES: &str = "cluster:crd-rules";
 
 /// The files of a directory, or one file, in memory, for example those of a commit.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -45,6 +47,6 @@ impl FileTree {
 
     /// Whether it contains policies in the cluster that are objects of their own kinds.
     pub(crate) fn is_of_policy_objects(&self) -> bool {
-        [GATEKEEPER, ADMISSION_POLICIES, KYVERNO].contains(&&*self.name)
+        [GATEKEEPER, ADMISSION_POLICIES, KYVERNO, CRD_RULES].contains(&&*self.name)
     }
 }

@@ -1,6 +1,7 @@
 //! Policies that are objects of a cluster: read by their own informer, and passed on as files.
 //!
-//! In: Gatekeeper's objects, admission policies, Kyverno's policies, or `ConfigMap`s with a label. Out: a [`FileTree`] for each kind of object, or for each
+//! In: Gatekeeper's objects, admission policies, Kyverno's policies, CRDs, or `ConfigMap`s with a label. Out: a [`FileTree`]
+//! for each kind of object, or for each
 //! `ConfigMap`, again whenever one of them changes. Objects of a kind that becomes unreadable stay in their last state,
 //! together with a file that reports the error.
 
@@ -35,6 +36,8 @@ use crate::{
     rego::Form,
 };
 
+mod crd;
+
 /// Capacity of the channel of changes.
 const CHANGES: usize = 256;
 /// The kinds of Gatekeeper that define policies, by group and plural.
@@ -55,6 +58,8 @@ pub const KYVERNO: [(&str, &str); 3] = [
     ("policies.kyverno.io", "policyexceptions"),
     ("policies.kyverno.io", "validatingpolicies"),
 ];
+/// The kind of CRDs, by group and plural.
+pub const CRDS: [(&str, &str); 1] = [("apiextensions.k8s.io", "customresourcedefinitions")];
 /// Metadata fields that change although the policy does not.
 const CHANGING: [&str; 6] = ["creationTimestamp", "generation", "managedFields", "resourceVersion", "selfLink", "uid"];
 
@@ -145,6 +150,7 @@ impl ClusterPolicies {
             ClusterSource::Gatekeeper => (&GATEKEEPER[..], BTreeSet::new(), None),
             ClusterSource::AdmissionPolicies => (&ADMISSION_POLICIES[..], BTreeSet::new(), None),
             ClusterSource::Kyverno => (&KYVERNO[..], BTreeSet::new(), None),
+            ClusterSource::CrdRules => (&CRDS[..], BTreeSet::new(), None),
             ClusterSource::ConfigMaps { selector, .. } => {
                 (&[("core", "configmaps")][..], [self.namespace.clone()].into(), Some(selector.clone()))
             }
@@ -206,6 +212,8 @@ impl ClusterPolicies {
             ClusterSource::Gatekeeper | ClusterSource::AdmissionPolicies | ClusterSource::Kyverno => {
                 definition(&object.key, &json)
             }
+            ClusterSource::CrdRules if !crd::has_rules(&json) => Ok(Vec::new()),
+            ClusterSource::CrdRules => crd::schemas(&json).and_then(|json| definition(&object.key, &json)),
             ClusterSource::ConfigMaps { .. } => values(&json),
         });
         match files {
@@ -228,6 +236,7 @@ impl ClusterPolicies {
             let (kinds, help) = match self.source {
                 ClusterSource::AdmissionPolicies => (&ADMISSION_POLICIES[..], "they need Kubernetes 1.30 or newer"),
                 ClusterSource::Kyverno => (&KYVERNO[..], "install Kyverno 1.14 or newer, or its CRDs alone"),
+                ClusterSource::CrdRules => (&CRDS[..], "check that its address is that of an API server"),
                 _ => (&GATEKEEPER[..], "install Gatekeeper, or its CRDs alone"),
             };
             let (group, plural) = kinds.last().copied().unwrap_or_default();

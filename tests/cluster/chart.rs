@@ -182,8 +182,19 @@ async fn the_chart_grants_what_kaudit_rbac_prints() {
         (&["ui.enabled=true", "ui.auth=token", "namespaces={shop}"], &["--ui-auth=token", "-n", "shop"]),
         (&["policies.cluster={gatekeeper}"], &["-p", "cluster:gatekeeper"]),
         (
-            &["namespaces={shop}", "policies.cluster={gatekeeper,admission-policies,kyverno}"],
-            &["-n", "shop", "-p", "cluster:gatekeeper", "-p", "cluster:admission-policies", "-p", "cluster:kyverno"],
+            &["namespaces={shop}", "policies.cluster={gatekeeper,admission-policies,kyverno,crd-rules}"],
+            &[
+                "-n",
+                "shop",
+                "-p",
+                "cluster:gatekeeper",
+                "-p",
+                "cluster:admission-policies",
+                "-p",
+                "cluster:kyverno",
+                "-p",
+                "cluster:crd-rules",
+            ],
         ),
         (
             // helm splits lists at unescaped commas.

@@ -20,6 +20,7 @@ mod chart;
 mod clusters;
 mod convergence;
 mod coverage;
+mod crd_rules;
 mod dependents;
 mod diff;
 mod events;

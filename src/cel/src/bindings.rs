@@ -37,6 +37,8 @@ pub struct Bindings<'v> {
     environment: &'v Environment,
     values: [Option<&'v Json>; 6],
     lookup: Option<&'v dyn ObjectLookup>,
+    /// The values of `self` and `oldSelf`.
+    rule: [Option<CelValue<'v>>; 2],
     variables: Mutex<Vec<Option<EvaluatedValue<'v>>>>,
     /// The cost of variables since it was last taken.
     cost: AtomicU64,
@@ -46,7 +48,14 @@ impl<'v> Bindings<'v> {
     /// Creates bindings in which every variable is null.
     pub fn new(environment: &'v Environment) -> Self {
         let variables = environment.variables().iter().map(|_| None).collect();
-        Self { environment, values: [None; 6], lookup: None, variables: Mutex::new(variables), cost: AtomicU64::new(0) }
+        Self {
+            environment,
+            values: [None; 6],
+            lookup: None,
+            rule: [None, None],
+            variables: Mutex::new(variables),
+            cost: AtomicU64::new(0),
+        }
     }
 
     /// Sets the value of a variable. `authorizer`, `variables` and those of lookups have no value that can be set: nothing changes.
@@ -67,6 +76,25 @@ impl<'v> Bindings<'v> {
 
     pub(crate) fn lookup(&self) -> Option<&'v dyn ObjectLookup> {
         self.lookup
+    }
+
+    /// Sets `self`, a value of the schema that the environment was created with.
+    #[must_use]
+    pub fn with_self(mut self, value: &'v Json) -> Self {
+        self.rule[0] = self.environment.self_schema().map(|schema| schema.value(value));
+        self
+    }
+
+    /// Sets `oldSelf` to a value that is missing.
+    #[must_use]
+    pub fn without_old(mut self) -> Self {
+        self.rule[1] = Some(CelValue::Optional(None));
+        self
+    }
+
+    /// Returns `self` or `oldSelf`; `None` if it has no value.
+    pub(crate) fn of_rule(&self, root: Root) -> Option<CelValue<'v>> {
+        self.rule[usize::from(root == Root::OldSelf)].clone()
     }
 
     pub(crate) fn get(&self, root: Root) -> Option<&'v Json> {

@@ -1,6 +1,6 @@
 //! Which variables expressions may use, and their types.
 
-use std::sync::Arc;
+use std::{collections::HashMap, sync::Arc};
 
 use crate::{
     check::{self, CheckedExpression},
@@ -8,6 +8,7 @@ use crate::{
     error::CompileError,
     parse,
     program::CelProgram,
+    schema::CelSchema,
     types::CelType,
 };
 
@@ -44,11 +45,15 @@ pub enum Root {
     Json,
     /// Kyverno's reader of YAML.
     Yaml,
+    /// The value that a validation rule of a custom resource is about.
+    Itself,
+    /// That value as it was.
+    OldSelf,
 }
 
 impl Root {
     /// All variables that expressions of some environment may use.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 17] = [
         Self::Object,
         Self::OldObject,
         Self::Params,
@@ -64,6 +69,8 @@ impl Root {
         Self::GlobalContext,
         Self::Json,
         Self::Yaml,
+        Self::Itself,
+        Self::OldSelf,
     ];
 
     /// Returns its name in expressions.
@@ -84,6 +91,8 @@ impl Root {
             Self::GlobalContext => "globalContext",
             Self::Json => "json",
             Self::Yaml => "yaml",
+            Self::Itself => "self",
+            Self::OldSelf => "oldSelf",
         }
     }
 
@@ -94,7 +103,7 @@ impl Root {
     fn r#type(self) -> CelType {
         let of = |name: &str| CelType::Struct(name.into());
         match self {
-            Self::Object | Self::OldObject | Self::Params => CelType::Dyn,
+            Self::Object | Self::OldObject | Self::Params | Self::Itself | Self::OldSelf => CelType::Dyn,
             Self::Request => of("kubernetes.AdmissionRequest"),
             Self::NamespaceObject => of("kubernetes.Namespace"),
             Self::Authorizer => of("kubernetes.authorization.Authorizer"),
@@ -210,13 +219,26 @@ pub(crate) enum DeclaredFieldType {
     NoFields,
 }
 
-/// Declares the variables of an admission policy, and compiles its expressions.
+/// Declares the variables of an admission policy, or of a validation rule of a custom resource, and compiles expressions.
 #[derive(Debug, Clone)]
 pub struct Environment {
+    /// `None` for an admission policy.
+    rule: Option<RuleVariables>,
     has_params: bool,
     has_authorizer: bool,
     library: FunctionLibrary,
     variables: Vec<PolicyVariable>,
+}
+
+/// The variables of a validation rule.
+#[derive(Debug, Clone)]
+struct RuleVariables {
+    /// The schema of `self` and `oldSelf`.
+    schema: Arc<CelSchema>,
+    /// Those of the objects in it, by the names of their types.
+    objects: Arc<HashMap<Arc<str>, Arc<CelSchema>>>,
+    /// Whether `oldSelf` is an optional value.
+    is_old_optional: bool,
 }
 
 /// A variable of a policy.
@@ -232,14 +254,29 @@ impl Environment {
     /// `authorizer` is declared so that expressions are checked; evaluating it is an error, because an audit has no
     /// requester.
     pub fn admission(has_params: bool) -> Self {
-        Self { has_params, has_authorizer: true, library: FunctionLibrary::Kubernetes, variables: Vec::new() }
+        Self {
+            rule: None,
+            has_params,
+            has_authorizer: true,
+            library: FunctionLibrary::Kubernetes,
+            variables: Vec::new(),
+        }
     }
 
     /// Creates the environment of a `ValidatingPolicy` of Kyverno: that of admission policies without `params` and
     /// `authorizer`, with Kyverno's own functions and variables. Calls of functions that are not implemented are errors,
     /// see [`CelReads::unsupported`](crate::CelReads::unsupported).
     pub fn kyverno() -> Self {
-        Self { has_params: false, has_authorizer: false, library: FunctionLibrary::Kyverno, variables: Vec::new() }
+        Self { library: FunctionLibrary::Kyverno, has_authorizer: false, ..Self::admission(false) }
+    }
+
+    /// Creates the environment of the validation rules for a part of a custom resource: with `self` and `oldSelf`, which with
+    /// `optionalOldSelf` is an optional value. Returns `None` if expressions cannot read values of the schema.
+    pub fn validation(schema: &Arc<CelSchema>, is_old_optional: bool) -> Option<Self> {
+        schema.cel_type()?;
+        let objects = Arc::new(CelSchema::objects(schema));
+        let rule = Some(RuleVariables { schema: Arc::clone(schema), objects, is_old_optional });
+        Some(Self { rule, has_authorizer: false, ..Self::admission(false) })
     }
 
     /// Returns an environment without `authorizer`, for expressions that may not use it.
@@ -282,6 +319,11 @@ impl Environment {
         compiled.map_err(CompileError::without_position)?
     }
 
+    /// Returns the schema of `self`; `None` if it is not declared.
+    pub(crate) fn self_schema(&self) -> Option<&CelSchema> {
+        self.rule.as_ref().map(|rule| &*rule.schema)
+    }
+
     pub(crate) fn variables(&self) -> &[PolicyVariable] {
         &self.variables
     }
@@ -292,8 +334,12 @@ impl Environment {
 
     /// Returns the type of a variable, or of a name of a type.
     pub(crate) fn name_type(&self, name: &str) -> Option<CelType> {
+        if let Some(rule) = &self.rule {
+            return rule.name_type(name);
+        }
         if let Some(root) = Root::named(name) {
             let is_declared = match root {
+                Root::Itself | Root::OldSelf => false,
                 Root::Params => self.has_params,
                 Root::Authorizer | Root::RequestResource => self.has_authorizer,
                 _ => !root.is_of_kyverno() || self.library == FunctionLibrary::Kyverno,
@@ -310,6 +356,9 @@ impl Environment {
 
     /// Returns the type of a field.
     pub(crate) fn field_type(&self, of: &str, field: &str) -> DeclaredFieldType {
+        if let Some(rule) = &self.rule {
+            return rule.objects.get(of).map_or(DeclaredFieldType::NoFields, |object| object.field_type(field));
+        }
         if of == VARIABLES {
             return match self.variable(field) {
                 Some(variable) => DeclaredFieldType::Known(variable.program.declared_type()),
@@ -324,6 +373,17 @@ impl Environment {
         match types.flat_map(|(_, fields)| *fields).find(|(name, _)| *name == field) {
             Some((_, text)) => DeclaredFieldType::Known(CelType::parse(text)),
             None => DeclaredFieldType::Undefined,
+        }
+    }
+}
+
+impl RuleVariables {
+    fn name_type(&self, name: &str) -> Option<CelType> {
+        match Root::named(name) {
+            Some(Root::OldSelf) if self.is_old_optional => self.schema.cel_type().map(CelType::optional),
+            Some(Root::Itself | Root::OldSelf) => self.schema.cel_type(),
+            Some(_) => None,
+            None => named_type(name).map(|of| CelType::Type(Some(Arc::new(of)))),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! CEL as the Kubernetes API server evaluates it in admission policies.
+//! CEL as the Kubernetes API server evaluates it in admission policies and in validation rules of custom resources.
 //!
 //! Expressions are parsed, checked and evaluated as by the API server 1.36: with its function libraries, its types, its
 //! costs and its limits. Objects are borrowed: an evaluation converts only the values that it reads.
@@ -33,6 +33,7 @@ mod parse;
 mod plan;
 mod program;
 pub mod reads;
+pub mod schema;
 mod types;
 pub mod value;
 
@@ -45,6 +46,7 @@ pub use self::{
     library::{cidr::Cidr, image::ImageReference, named::NamedFormat, quantity::Quantity, semver::Semver, url::Url},
     program::CelProgram,
     reads::CelReads,
+    schema::CelSchema,
     types::CelType,
     value::CelValue,
 };

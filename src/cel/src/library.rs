@@ -19,7 +19,7 @@ pub(crate) mod regex;
 pub(crate) mod semver;
 mod sets;
 mod strings;
-mod time;
+pub(crate) mod time;
 pub(crate) mod url;
 
 use std::collections::HashMap;

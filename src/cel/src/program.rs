@@ -1,13 +1,13 @@
 //! Compiled expressions.
 
-use std::time::Instant;
+use std::{collections::BTreeSet, time::Instant};
 
 use crate::{
     ast::CelExpr,
     bindings::Bindings,
     budget::{Budget, Meter},
-    check::CheckedExpression,
-    environment::Environment,
+    check::{CheckedExpression, Reference},
+    environment::{Environment, Root},
     error::{CompileError, EvalError},
     machine::{CelMachine, EvaluatedValue},
     parse,
@@ -31,6 +31,8 @@ pub struct CelProgram {
     lazy_reads: CelReads,
     /// What the value consists of, for the reads of expressions that use it as a variable.
     result: Abstract,
+    /// The variables that it names.
+    roots: BTreeSet<Root>,
 }
 
 impl CelProgram {
@@ -44,7 +46,12 @@ impl CelProgram {
         let PlannedExpression { node, slots } = planned?;
         let Analysis { reads, lazy_reads, result } = reads::analyse(environment, expr, checked);
         let depth = expr.depth();
-        Ok(Self { node, slots, depth, output: checked.types[expr.id].clone(), reads, lazy_reads, result })
+        let roots = checked.references.iter().filter_map(|reference| match reference {
+            Reference::Variable(name) => Root::named(name),
+            _ => None,
+        });
+        let roots = roots.collect();
+        Ok(Self { node, slots, depth, output: checked.types[expr.id].clone(), reads, lazy_reads, result, roots })
     }
 
     /// Returns the type of its values.
@@ -55,6 +62,11 @@ impl CelProgram {
     /// Returns the fields that an evaluation can read, including those of the variables that it uses.
     pub fn reads(&self) -> &CelReads {
         &self.reads
+    }
+
+    /// Whether it names a variable, even if no evaluation reads it.
+    pub fn names(&self, root: Root) -> bool {
+        self.roots.contains(&root)
     }
 
     /// Evaluates the expression for an object.

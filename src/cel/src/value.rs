@@ -3,6 +3,7 @@
 mod compare;
 mod display;
 mod map;
+pub(crate) mod typed;
 
 use std::{fmt, net::IpAddr, ops::Deref, sync::Arc};
 
@@ -10,8 +11,9 @@ use serde_json::Value as Json;
 
 pub use self::map::{Map, MapKey};
 pub(crate) use self::map::{exact_int, exact_uint};
-use crate::library::{
-    cidr::Cidr, image::ImageReference, named::NamedFormat, quantity::Quantity, semver::Semver, url::Url,
+use crate::{
+    library::{cidr::Cidr, image::ImageReference, named::NamedFormat, quantity::Quantity, semver::Semver, url::Url},
+    schema::ListSchema,
 };
 
 /// The value of an expression.
@@ -86,16 +88,40 @@ impl Deref for CelText<'_> {
 pub enum CelList<'v> {
     /// Of an object.
     Json(&'v [Json]),
+    /// Of an object with a schema.
+    #[expect(private_interfaces, reason = "only this crate reads schemas of lists")]
+    Typed {
+        /// As they are in the object.
+        elements: &'v [Json],
+        /// The type of the list.
+        schema: &'v ListSchema,
+    },
+    /// A list that was added to one with a schema.
+    #[expect(private_interfaces, reason = "only this crate reads schemas of lists")]
+    Merged {
+        /// Computed.
+        elements: Arc<Vec<CelValue<'v>>>,
+        /// The type of the list.
+        schema: &'v ListSchema,
+    },
     /// Computed.
     Shared(Arc<Vec<CelValue<'v>>>),
 }
 
 impl<'v> CelList<'v> {
+    /// Returns the schema of the list; `None` if it has none.
+    pub(crate) fn schema(&self) -> Option<&'v ListSchema> {
+        match self {
+            Self::Typed { schema, .. } | Self::Merged { schema, .. } => Some(schema),
+            Self::Json(_) | Self::Shared(_) => None,
+        }
+    }
+
     /// Returns the number of elements.
     pub fn len(&self) -> usize {
         match self {
-            Self::Json(elements) => elements.len(),
-            Self::Shared(elements) => elements.len(),
+            Self::Json(elements) | Self::Typed { elements, .. } => elements.len(),
+            Self::Merged { elements, .. } | Self::Shared(elements) => elements.len(),
         }
     }
 
@@ -108,7 +134,8 @@ impl<'v> CelList<'v> {
     pub fn get(&self, index: usize) -> Option<CelValue<'v>> {
         match self {
             Self::Json(elements) => elements.get(index).map(CelValue::from),
-            Self::Shared(elements) => elements.get(index).cloned(),
+            Self::Typed { elements, schema } => elements.get(index).map(|element| schema.items.value(element)),
+            Self::Merged { elements, .. } | Self::Shared(elements) => elements.get(index).cloned(),
         }
     }
 
@@ -275,7 +302,7 @@ impl<'v> CelValue<'v> {
     }
 
     /// Returns how error messages show a value: texts without quotes.
-    pub(crate) fn plain(&self) -> String {
+    pub fn plain(&self) -> String {
         match self {
             Self::String(text) => text.to_string(),
             Self::Uint(value) => value.to_string(),

@@ -12,7 +12,7 @@ use crate::{
     cluster::identity::API_VERSION,
     commands::explainer::{Explainer, masking::SecretMask},
     judge::{
-        evaluate::{Job, RuleApplicability, explain_constraint, explain_policy, rule_input},
+        evaluate::{Job, RuleApplicability, explain_constraint, explain_policy, explain_rule, rule_input},
         modules,
     },
     model::object::{Location, ObjectRef},
@@ -101,6 +101,10 @@ impl Explained {
     pub(super) fn trace(&mut self, job: &Job, texts: &[File], secrets: Secrets) -> Result<(), String> {
         if let Some(bound) = job.policies.admission.named(&self.policy, &self.rule, &job.object.key.kind) {
             return self.trace_expressions(job, secrets, |object| explain_policy(job, bound, object));
+        }
+        if let Some(custom) = job.policies.custom.named(&self.policy, &self.rule) {
+            let rule = Arc::clone(&self.rule);
+            return self.trace_expressions(job, secrets, |object| Ok(explain_rule(job, custom, &rule, object)));
         }
         if let Some(constraint) = job.policies.constraint_in_cel(&self.policy, &self.rule) {
             return self.trace_expressions(job, secrets, |object| explain_constraint(job, constraint, object));

@@ -11,13 +11,14 @@ pub(crate) mod evaluation;
 mod exempting;
 pub(crate) mod exemption;
 pub(crate) mod explain;
+pub(crate) mod expression;
 pub(crate) mod kinds;
 pub(crate) mod load;
 pub(crate) mod lookup;
 pub(crate) mod matching;
 pub(crate) mod params;
 pub(crate) mod policy;
-mod reads;
+pub(crate) mod reads;
 pub(crate) mod request;
 pub(crate) mod set;
 

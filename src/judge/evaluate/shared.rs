@@ -9,7 +9,7 @@ use std::{
 use regorus::Value;
 
 use super::{
-    admission_policies, evaluate_part, expanded,
+    admission_policies, crd_rules, evaluate_part, expanded,
     input::{JobValues, Operation},
     job::Job,
     object::ObjectEvaluation,
@@ -81,6 +81,7 @@ pub(super) fn evaluate(
     }
     admission_policies::evaluate(job, |_| true, &mut results);
     expanded::evaluate(job, spent, &mut results);
+    crd_rules::evaluate(job, &mut results);
     Some((results, shared))
 }
 

@@ -64,6 +64,13 @@ impl Projection {
         Self::new(tree)
     }
 
+    /// Adds the paths of a tree.
+    pub(crate) fn and(&self, other: &ReadTree) -> Self {
+        let mut tree = self.tree.clone();
+        tree.merge(other);
+        Self::new(tree)
+    }
+
     /// Returns a hash of the fields that are read, from the JSON of an object: different values have different hashes,
     /// and the order of keys is ignored. The hash differs from process to process.
     ///

@@ -41,7 +41,7 @@ fn inserted<'v>(map: &CelValue<'v>, entries: Vec<(CelValue<'v>, CelValue<'v>)>) 
     let CelValue::Map(map) = map else { return unexpected() };
     let mut all = match map {
         Map::Shared(all) => Arc::clone(all),
-        Map::Json(_) => {
+        Map::Json(_) | Map::Typed { .. } => {
             let keyed = map.entries().into_iter().filter_map(|(key, value)| Some((MapKey::new(&key)?, value)));
             Arc::new(keyed.collect())
         }

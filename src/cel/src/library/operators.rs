@@ -6,7 +6,7 @@ use super::{EvaluatedValue, argument, time, unexpected};
 use crate::{
     declarations::Implementation,
     error::{failed, no_overload},
-    value::{CelList, CelValue, code_points},
+    value::{CelList, CelValue, code_points, typed},
 };
 
 /// Returns the implementation of an operator; those that the machine evaluates have one that only fails.
@@ -98,6 +98,9 @@ pub(super) fn add<'v>(values: &[CelValue<'v>]) -> EvaluatedValue<'v> {
 }
 
 fn concatenated<'v>(one: &CelList<'v>, other: &CelList<'v>) -> CelValue<'v> {
+    if let Some(schema) = one.schema() {
+        return CelValue::List(typed::added(one, schema, other));
+    }
     if one.is_empty() {
         return CelValue::List(other.clone());
     }

@@ -117,7 +117,7 @@ pub(super) fn between<'v>(one: Timestamp, other: Timestamp) -> EvaluatedValue<'v
 }
 
 /// Parses a duration as Go does: `1h30m`, `-1.5s`.
-pub(super) fn parse_duration(text: &str) -> Option<i64> {
+pub(crate) fn parse_duration(text: &str) -> Option<i64> {
     let (negative, mut rest) = match text.as_bytes().first()? {
         b'-' => (true, &text[1..]),
         b'+' => (false, &text[1..]),
@@ -189,7 +189,7 @@ pub(super) fn duration_text(nanos: i64) -> String {
 }
 
 /// Parses a timestamp of RFC 3339 as Go does.
-pub(super) fn parse_timestamp(text: &str) -> Option<Timestamp> {
+pub(crate) fn parse_timestamp(text: &str) -> Option<Timestamp> {
     let bytes = text.as_bytes();
     let number = |range: std::ops::Range<usize>| -> Option<u32> {
         let part = bytes.get(range)?;

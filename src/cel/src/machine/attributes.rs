@@ -44,6 +44,10 @@ impl<'v> CelMachine<'v, '_> {
     fn root(&mut self, root: Root) -> EvaluatedValue<'v> {
         match root {
             Root::Authorizer | Root::RequestResource => failed(format!("no such attribute(s): {}", root.name())),
+            Root::Itself | Root::OldSelf => match self.bindings.of_rule(root) {
+                Some(value) => Ok(value),
+                None => failed(format!("no such attribute(s): {}", root.name())),
+            },
             Root::Variables => Ok(CelValue::Variables),
             _ => Ok(self.bindings.get(root).map_or(CelValue::Null, CelValue::from)),
         }

@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-use super::{CelList, CelValue, Map};
+use super::{CelList, CelValue, Map, typed};
 use crate::error::{EvalError, failed, no_overload};
 
 impl CelValue<'_> {
@@ -124,10 +124,16 @@ fn int_order(one: f64, other: i64) -> Option<Ordering> {
 
 /// Elements that cannot be compared count as equal, as in the API server.
 fn lists(one: &CelList<'_>, other: &CelList<'_>) -> bool {
+    if let Some(schema) = one.schema() {
+        return schema.equals(one, other);
+    }
     one.len() == other.len() && one.iter().zip(other.iter()).all(|(one, other)| one.equals(&other) != Some(false))
 }
 
 fn maps<'v>(one: &Map<'v>, other: &Map<'v>) -> bool {
+    if let Map::Typed { entries, schema } = one {
+        return typed::maps(entries, schema, one, other);
+    }
     let same = |(key, value): (CelValue<'v>, CelValue<'v>)| match other.find(&key) {
         Some(found) => value.equals(&found) != Some(false),
         None => false,

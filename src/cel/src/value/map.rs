@@ -10,6 +10,7 @@ use std::{
 use serde_json::Value as Json;
 
 use super::{CelText, CelValue};
+use crate::schema::{CelSchema, escape, unescape};
 
 /// The key of a computed map.
 #[derive(Clone, Debug)]
@@ -119,6 +120,13 @@ impl Hash for MapKey<'_> {
 pub enum Map<'v> {
     /// Of an object.
     Json(&'v serde_json::Map<String, Json>),
+    /// Of an object with a schema: its fields are those of the schema, by their escaped names.
+    Typed {
+        /// As they are in the object.
+        entries: &'v serde_json::Map<String, Json>,
+        /// The schema of the object.
+        schema: &'v CelSchema,
+    },
     /// Computed.
     Shared(Arc<BTreeMap<MapKey<'v>, CelValue<'v>>>),
 }
@@ -127,7 +135,7 @@ impl<'v> Map<'v> {
     /// Returns the number of entries.
     pub fn len(&self) -> usize {
         match self {
-            Self::Json(entries) => entries.len(),
+            Self::Json(entries) | Self::Typed { entries, .. } => entries.len(),
             Self::Shared(entries) => entries.len(),
         }
     }
@@ -141,6 +149,12 @@ impl<'v> Map<'v> {
     pub fn field(&self, name: &str) -> Option<CelValue<'v>> {
         match self {
             Self::Json(entries) => entries.get(name).map(CelValue::from),
+            Self::Typed { entries, schema } if schema.has_properties() => {
+                let name = unescape(name)?;
+                let value = entries.get(&*name).filter(|value| !value.is_null())?;
+                Some(schema.of_key(&name)?.value(value))
+            }
+            Self::Typed { entries, schema } => Some(schema.of_key(name)?.value(entries.get(name)?)),
             Self::Shared(_) => self.find(&CelValue::String(CelText::Shared(name.into()))),
         }
     }
@@ -148,7 +162,7 @@ impl<'v> Map<'v> {
     /// Returns the value of a key; numbers of different types may be equal.
     pub fn find(&self, key: &CelValue<'v>) -> Option<CelValue<'v>> {
         match self {
-            Self::Json(_) => self.field(key.as_str()?),
+            Self::Json(_) | Self::Typed { .. } => self.field(key.as_str()?),
             Self::Shared(_) if matches!(key, CelValue::Double(value) if value.is_nan()) => None,
             // The API server compares these by identity.
             Self::Shared(_)
@@ -167,6 +181,16 @@ impl<'v> Map<'v> {
     pub fn keys(&self) -> Vec<CelValue<'v>> {
         match self {
             Self::Json(entries) => entries.keys().map(|key| CelValue::String(CelText::Borrowed(key))).collect(),
+            Self::Typed { entries, schema } => {
+                let known = entries.keys().filter(|name| schema.of_key(name).is_some());
+                let escaped = |name: &String| escape(name).filter(|escaped| schema.has_properties() && escaped != name);
+                known
+                    .map(|name| match escaped(name) {
+                        Some(escaped) => CelValue::from(escaped),
+                        None => CelValue::String(CelText::Borrowed(name)),
+                    })
+                    .collect()
+            }
             Self::Shared(entries) => entries.keys().map(MapKey::value).collect(),
         }
     }
@@ -178,6 +202,9 @@ impl<'v> Map<'v> {
                 .iter()
                 .map(|(key, value)| (CelValue::String(CelText::Borrowed(key)), CelValue::from(value)))
                 .collect(),
+            Self::Typed { .. } => {
+                self.keys().into_iter().filter_map(|key| Some((key.clone(), self.find(&key)?))).collect()
+            }
             Self::Shared(entries) => entries.iter().map(|(key, value)| (key.value(), value.clone())).collect(),
         }
     }

@@ -12,8 +12,8 @@ use crate::{
 /// The API group of admission policies.
 pub(super) const GROUP: &str = "admissionregistration.k8s.io";
 
-/// The API group of Kyverno's policies, whose documents are read by another dialect.
-const KYVERNO: &str = "policies.kyverno.io";
+/// The API groups of Kyverno's policies and of CRDs, whose documents are read by other dialects.
+const OF_OTHERS: [&str; 2] = ["policies.kyverno.io", "apiextensions.k8s.io"];
 
 /// Why policies that change requests are not evaluated.
 const MUTATES: &str = "it changes requests, and an existing object is not a request";
@@ -38,7 +38,7 @@ impl<'f> AdmissionLibrary<'f> {
         for document in documents {
             match document.kind() {
                 _ if !is_policy(&document) => {
-                    if !example && document.type_of().0 != KYVERNO {
+                    if !example && !OF_OTHERS.contains(&document.type_of().0) {
                         let label = document.label();
                         let message =
                             format!("{label}: a Kubernetes object is neither policy nor data; it is not used");

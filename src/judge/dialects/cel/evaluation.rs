@@ -7,10 +7,11 @@ use serde_json::{Map, Value as Json, json};
 
 use super::{
     binding::BoundPolicy,
+    expression::{Expression, usable_message},
     lookup::OtherObjects,
     matching::{AdmissionMatch, MatchedResource},
     params::ParamError,
-    policy::{AdmissionPolicy, Expression, NamedExpression, PolicyEngine, PolicyValidation},
+    policy::{AdmissionPolicy, NamedExpression, PolicyEngine, PolicyValidation},
     reads::UnknownPart,
     request::Subject,
 };
@@ -18,8 +19,6 @@ use crate::model::verdict::{Finding, Outcome, RuleDescriptor};
 
 /// The budget of match conditions, as in the API server.
 const CONDITIONS_BUDGET: u64 = PER_POLICY / 4;
-/// The longest message of a `messageExpression`, in bytes, as in the API server.
-const MESSAGE_BYTES: usize = 5 * 1024;
 
 /// The results of a bound policy for one object.
 #[derive(Debug, Default)]
@@ -256,9 +255,7 @@ impl BoundPolicy {
         if let Some(expression) = validation.message_expression.as_ref().filter(|one| one.unknown.is_none()) {
             match evaluate(expression, bindings, budget) {
                 Ok(Ok(CelValue::String(text))) => {
-                    let text = text.trim();
-                    let has_lines = text.contains('\n') && !may_have_lines;
-                    if !text.is_empty() && text.len() <= MESSAGE_BYTES && !has_lines {
+                    if let Some(text) = usable_message(&text, may_have_lines) {
                         return Ok(text.to_owned());
                     }
                 }

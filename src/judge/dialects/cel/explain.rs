@@ -12,7 +12,7 @@ use serde_json::Value as Json;
 use super::{
     binding::BoundPolicy,
     evaluation::{Evaluation, MatchConditions, NotEvaluated, Validity},
-    policy::Expression,
+    expression::Expression,
     request::Subject,
 };
 use crate::{judge::reads::Segment, model::verdict::Source};
@@ -117,21 +117,10 @@ impl<'e> Evaluation<'e> {
             }
         }
         values.reverse();
-        let reads = expression.program.reads();
-        let paths = || reads.whole.iter().chain(&reads.seen).filter(|path| self.has_value(path.root));
-        let named = paths().filter_map(|path| Some((path, name(path)?)));
-        let named: Vec<_> = named.filter(|(_, name)| texts.iter().any(|text| mentions(text, name))).collect();
-        for (path, name) in &named {
-            let is_part = |(other, _): &(&CelReadPath, String)| {
-                other.root == path.root && other.steps.len() > path.steps.len() && other.steps.starts_with(&path.steps)
-            };
-            if named.iter().any(is_part) || values.iter().any(|(known, _)| known == name) {
-                continue;
-            }
-            let value =
-                self.value(path).map_or_else(|| "missing".to_owned(), |value| CelValue::from(value).to_string());
-            values.push((name.clone(), value));
-        }
+        let shown = |path: &CelReadPath| self.has_value(path.root);
+        named_values(&texts, expression.program.reads(), shown, &mut values, |path| {
+            self.value(path).map(CelValue::from)
+        });
         values
     }
 
@@ -158,6 +147,29 @@ impl<'e> Evaluation<'e> {
             ReadStep::Field(name) => value.get(&**name),
             ReadStep::Any => None,
         })
+    }
+}
+
+/// Adds the values of the fields that texts name and an expression reads, as far as they are shown, except for those with a
+/// part that is also named; `value` finds them.
+pub(crate) fn named_values<'v>(
+    texts: &[&str],
+    reads: &CelReads,
+    is_shown: impl Fn(&CelReadPath) -> bool,
+    values: &mut Vec<(String, String)>,
+    value: impl Fn(&CelReadPath) -> Option<CelValue<'v>>,
+) {
+    let paths = || reads.whole.iter().chain(&reads.seen).filter(|path| is_shown(path));
+    let named = paths().filter_map(|path| Some((path, name(path)?)));
+    let named: Vec<_> = named.filter(|(_, name)| texts.iter().any(|text| mentions(text, name))).collect();
+    for (path, name) in &named {
+        let is_part = |(other, _): &(&CelReadPath, String)| {
+            other.root == path.root && other.steps.len() > path.steps.len() && other.steps.starts_with(&path.steps)
+        };
+        if named.iter().any(is_part) || values.iter().any(|(known, _)| known == name) {
+            continue;
+        }
+        values.push((name.clone(), value(path).map_or_else(|| "missing".to_owned(), |value| value.to_string())));
     }
 }
 

@@ -15,7 +15,11 @@ use super::{
 };
 use crate::{
     judge::{
-        metadata::Metadata, policy::Policy, policy_annotations, policy_document::warning, reads::Projection,
+        metadata::Metadata,
+        policy::Policy,
+        policy_annotations,
+        policy_document::{distinct, warning},
+        reads::Projection,
         unjudged::Unjudged,
     },
     model::verdict::Source,
@@ -68,29 +72,6 @@ pub(crate) fn load(
     loaded.unjudged.sort();
     loaded.left_out.sort();
     loaded
-}
-
-/// Removes exact duplicates; two different definitions of one object are a problem.
-pub(crate) fn distinct<'f>(documents: Vec<PolicyDocument<'f>>, problems: &mut Vec<Problem>) -> Vec<PolicyDocument<'f>> {
-    let mut kept: Vec<PolicyDocument<'f>> = Vec::new();
-    let mut first: BTreeMap<[String; 3], usize> = BTreeMap::new();
-    for document in documents {
-        let namespace = document.node.at(&["metadata", "namespace"]).text().unwrap_or_default();
-        let key = [document.kind(), namespace, document.name()].map(str::to_owned);
-        match first.get(&key).map(|index| &kept[*index]) {
-            Some(other) if other.node == document.node => {}
-            Some(other) => {
-                let Source { file, line } = other.source();
-                let message = format!("{} is also defined at {file}:{line}, with different content", document.label());
-                problems.push(document.whole(message).help("keep one of the two"));
-            }
-            None => {
-                first.insert(key, kept.len());
-                kept.push(document);
-            }
-        }
-    }
-    kept
 }
 
 impl LoadedPolicies {

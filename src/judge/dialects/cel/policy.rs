@@ -5,13 +5,17 @@ use std::sync::Arc;
 use k8s_openapi::api::admissionregistration::v1::{
     MatchCondition, ParamKind, ValidatingAdmissionPolicySpec, Validation as GivenValidation,
 };
-use kaudit_cel::{CelProgram, CelReads, CelType, CompileError, Environment, PER_POLICY};
+use kaudit_cel::{CelReads, CelType, CompileError, Environment, PER_POLICY};
 
-use super::{document::PolicyDocument, matching::AdmissionMatch, reads, reads::UnknownPart};
+use super::{
+    document::PolicyDocument,
+    expression::{self, Expression},
+    matching::AdmissionMatch,
+    reads::{self, UnknownPart},
+};
 use crate::{
     judge::rule::RuleText,
-    model::verdict::Source,
-    rego::{FileText, Position, Problem, ProblemSeverity, analysis::yaml::YamlNode},
+    rego::{Problem, ProblemSeverity, analysis::yaml::YamlNode},
 };
 
 /// A compiled `ValidatingAdmissionPolicy`.
@@ -50,16 +54,6 @@ pub(crate) enum PolicyEngine {
 pub(crate) struct NamedExpression {
     pub(crate) name: Arc<str>,
     pub(crate) expression: Expression,
-}
-
-/// A compiled expression.
-#[derive(Debug)]
-pub(crate) struct Expression {
-    pub(crate) text: Arc<str>,
-    pub(crate) source: Source,
-    pub(crate) program: CelProgram,
-    /// What it needs and an audit does not know.
-    pub(crate) unknown: Option<UnknownPart>,
 }
 
 /// An entry of `validations`.
@@ -285,41 +279,14 @@ impl<'d> ExpressionCompiler<'d, '_> {
         text: &str,
         types: &[CelType],
     ) -> Option<Expression> {
-        if text.trim().is_empty() {
-            self.problem(node, "the expression is missing");
-            return None;
-        }
-        let program = match environment.compile(text) {
-            Ok(program) => program,
-            Err(error) => {
-                self.refuse(node, text, &error);
-                return None;
-            }
-        };
-        if !types.is_empty() && !types.contains(program.output_type()) {
-            let names: Vec<String> = types.iter().map(ToString::to_string).collect();
-            let (names, found) = (names.join(" or "), program.output_type());
-            self.problem(node, &format!("the expression must evaluate to {names}, but it evaluates to {found}"));
-            return None;
-        }
-        let file = self.document.file;
-        let line = node.at.line + u32::from(is_block(&file.text, node.at));
-        let source = Source { file: Arc::clone(&file.shown), line };
-        let unknown = reads::unknown(program.reads()).filter(|_| !self.of_gatekeeper);
-        Some(Expression { text: text.into(), source, program, unknown })
+        let compiled = expression::compile((self.document, node), environment, text, types, self.problems)?;
+        let unknown = reads::unknown(compiled.program.reads()).filter(|_| !self.of_gatekeeper);
+        Some(Expression { unknown, ..compiled })
     }
 
-    /// Reports the problems of an expression, at their positions if the file has it on lines of its own.
+    /// Reports the problems of an expression.
     pub(crate) fn refuse(&mut self, node: &YamlNode, text: &str, error: &CompileError) {
-        for error in [error].into_iter().chain(&error.more) {
-            let message = format!("{}: {}", self.document.label(), error.message.trim());
-            let at = position(self.document, node, text, error);
-            let mut problem = self.document.problem_at(at, message);
-            if at == node.at && text.lines().count() > 1 && error.line > 0 {
-                problem = problem.help(format!("at line {}, column {} of the expression", error.line, error.column));
-            }
-            self.problems.push(problem);
-        }
+        expression::refuse((self.document, node), text, error, self.problems);
     }
 }
 
@@ -327,23 +294,4 @@ impl<'d> ExpressionCompiler<'d, '_> {
 fn unused_message(problem: &mut Problem) {
     problem.severity = ProblemSeverity::Warning;
     "as in Gatekeeper, message or the expression is shown instead".clone_into(&mut problem.help);
-}
-
-/// Whether a scalar is a block, whose text begins on the line below.
-fn is_block(text: &FileText, at: Position) -> bool {
-    let column = at.column.saturating_sub(1) as usize;
-    text.line(at.line).chars().nth(column).is_some_and(|first| matches!(first, '|' | '>'))
-}
-
-/// Returns the position in the file of a position in an expression: exact for plain and block scalars, whose lines are
-/// lines of the file; the start of the scalar otherwise.
-fn position(document: &PolicyDocument<'_>, node: &YamlNode, text: &str, error: &CompileError) -> Position {
-    let Some(wanted) = error.line.checked_sub(1).and_then(|index| text.lines().nth(index)) else { return node.at };
-    let first = node.at.line as usize;
-    let lines = document.file.text.lines().enumerate().skip(first.saturating_sub(1)).take(text.lines().count() + 1);
-    let mut found = lines.filter_map(|(index, line)| Some((index, line.find(wanted).filter(|_| !wanted.is_empty())?)));
-    let Some((index, start)) = found.find(|(index, _)| index + 1 >= first + error.line - 1) else { return node.at };
-    let before = document.file.text.lines().nth(index).map_or(0, |line| line[..start].chars().count());
-    let number = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
-    Position { line: number(index + 1), column: number(before + error.column) }
 }

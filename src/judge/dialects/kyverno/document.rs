@@ -53,7 +53,7 @@ impl<'f> KyvernoLibrary<'f> {
 /// Returns the warning about a document that is no policy; none about an example, or one that another dialect reads.
 fn not_used(document: &PolicyDocument<'_>) -> Option<Problem> {
     let (group, _) = document.type_of();
-    if document.example || group == "admissionregistration.k8s.io" {
+    if document.example || ["admissionregistration.k8s.io", "apiextensions.k8s.io"].contains(&group) {
         return None;
     }
     let message = format!("{}: a Kubernetes object is neither policy nor data; it is not used", document.label());
