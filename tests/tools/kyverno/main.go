@@ -202,7 +202,11 @@ func judgeObject(judge vpol.Engine, known libs.Context, object *unstructured.Uns
 	plural, _ := meta.UnsafeGuessKindToResource(kind)
 	asked := engine.Request(known, kind, plural, "", object.GetName(), object.GetNamespace(), admissionv1.Create,
 		authenticationv1.UserInfo{}, object, nil, false, nil)
-	response, err := judge.Handle(context.Background(), asked, nil)
+	// A policy for one namespace is evaluated on the objects in it.
+	concerns := vpol.Predicate(func(policy v1beta1.ValidatingPolicyLike) bool {
+		return policy.GetNamespace() == "" || policy.GetNamespace() == object.GetNamespace()
+	})
+	response, err := judge.Handle(context.Background(), asked, concerns)
 	if err != nil {
 		return nil, err
 	}
