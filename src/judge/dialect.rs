@@ -40,6 +40,15 @@ pub(crate) enum InputForm {
     Review(&'static str),
 }
 
+/// How the rules of a dialect for Pods apply to workloads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum WorkloadRules {
+    /// Its libraries have rules for workloads wherever these can violate a rule for Pods.
+    Own,
+    /// Rules for Pods are evaluated on the Pods that workloads would create.
+    Expanded,
+}
+
 /// The annotations of one module.
 pub(crate) type Annotations = Vec<(AnnotationScope, Metadata)>;
 
@@ -64,8 +73,8 @@ pub struct DialectDescription {
     pub(crate) has_exceptions: bool,
     /// Whether rules are evaluated only for Constraints.
     pub(crate) has_constraints: bool,
-    /// Whether its libraries have rules for workloads wherever these can violate a rule for Pods.
-    pub(crate) covers_workloads: bool,
+    /// How rules for Pods apply to workloads.
+    pub(crate) workloads: WorkloadRules,
     /// Whether packages that read these keys of the input are of this dialect.
     pub(crate) is_read_as: fn(&InputKeys<'_>) -> bool,
     /// Finds the packages that belong to this dialect whatever input they read, by the annotations of each module or by
@@ -103,7 +112,7 @@ impl DialectDescription {
             outcome: |_| None,
             has_exceptions: false,
             has_constraints: false,
-            covers_workloads: false,
+            workloads: WorkloadRules::Expanded,
             is_read_as: |_| false,
             packages: |_, _, _| PackageKinds::new(),
             metadata_in_rules: |_| None,

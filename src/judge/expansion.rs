@@ -28,7 +28,7 @@ pub enum ExpandPods {
     Auto,
     /// Always
     On,
-    /// Only what ExpansionTemplates among the policies say, as gator does
+    /// Never, as gator without expansion templates
     Off,
 }
 
@@ -164,9 +164,9 @@ impl Expansion {
                     }
                 }
             }
-            Some(patch @ Value::Object(_)) => {
-                let own = patch.take();
-                *patch = self.path.iter().rev().fold(own, |below, field| json!({field.as_str(): below}));
+            Some(merged @ Value::Object(_)) => {
+                let own = merged.take();
+                *merged = self.path.iter().rev().fold(own, |below, field| json!({field.as_str(): below}));
             }
             _ => {}
         }

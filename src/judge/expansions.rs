@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use super::{
-    dialect::InputForm,
+    dialect::{InputForm, WorkloadRules},
     dialects::cel::binding::BoundPolicy,
     expansion::{ExpandedKind, Expansion},
     policy::Policy,
@@ -77,7 +77,7 @@ fn of_workload(
         policies.iter().filter(|policy| policy.matches.matches(kind)).map(|policy| &policy.name).collect()
     };
     // The builtin library covers workloads, too.
-    let covers_workloads = |policy: &&Policy| policy.is_builtin || policy.dialect.covers_workloads;
+    let covers_workloads = |policy: &&Policy| policy.is_builtin || policy.dialect.workloads == WorkloadRules::Own;
     let others: BTreeSet<&Arc<str>> = policies.iter().filter(covers_workloads).map(|policy| &policy.name).collect();
     let selected = &(&covering(POD) - &covering(kind)) - &others;
     let is_templated = templates.iter().any(|one| {

@@ -28,7 +28,7 @@ use self::{
 use super::conftest;
 use crate::{
     judge::{
-        dialect::{Dialect, DialectDescription, InputForm, SingleRule},
+        dialect::{Dialect, DialectDescription, InputForm, SingleRule, WorkloadRules},
         frameworks::is_same,
     },
     rego::{File, Form, Problem, analysis::data::Data},
@@ -37,7 +37,7 @@ use crate::{
 /// The input is an array of the objects that `rule.metadata.json` selects. Any rule whose value has the form of
 /// results is accepted.
 pub(crate) const DIALECT: Dialect = Dialect(&DialectDescription {
-    covers_workloads: true,
+    workloads: WorkloadRules::Own,
     single: Some(SingleRule { package: PACKAGE, name: ENTRY, or_only_set: true }),
     ..DialectDescription::new("kubescape", InputForm::Array, conftest::findings)
 });

@@ -14,12 +14,12 @@ mod spec;
 #[cfg(test)]
 mod tests;
 
-use crate::judge::dialect::{Dialect, DialectDescription, InputForm};
+use crate::judge::dialect::{Dialect, DialectDescription, InputForm, WorkloadRules};
 
 /// Policies are evaluated for their matching objects, and have no rules in Rego.
 pub(crate) const DIALECT: Dialect = Dialect(&DialectDescription {
     has_constraints: true,
     // Where Kyverno extends a policy to workloads, and where not, is its author's choice.
-    covers_workloads: true,
+    workloads: WorkloadRules::Own,
     ..DialectDescription::new("kyverno", InputForm::Object, |_, _| Vec::new())
 });

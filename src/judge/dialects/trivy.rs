@@ -18,7 +18,7 @@ use self::selector::CheckScope;
 pub(crate) use self::sorting::{Sorted, sort_out, uses, uses_all};
 use crate::{
     judge::{
-        dialect::{Annotations, Dialect, DialectDescription, InputForm, PackageKinds},
+        dialect::{Annotations, Dialect, DialectDescription, InputForm, PackageKinds, WorkloadRules},
         metadata::AnnotationScope,
         rule_kinds::RuleKinds,
     },
@@ -30,7 +30,7 @@ use crate::{
 pub(crate) const FUNCTIONS: [&str; 2] = ["isManaged", "result.new"];
 
 pub(crate) const DIALECT: Dialect = Dialect(&DialectDescription {
-    covers_workloads: true,
+    workloads: WorkloadRules::Own,
     any_value_is_result: true,
     outcome: |name| (name == "deny" || name.starts_with("deny_")).then_some(Outcome::Fail),
     packages,

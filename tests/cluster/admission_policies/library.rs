@@ -121,7 +121,7 @@ fn alter(value: &mut Value, random: &mut fastrand::Rng) {
         }
         Value::Bool(flag) => *flag = !*flag,
         Value::Number(_) => *value = random.u32(..70_000).into(),
-        Value::String(text) => *text = ["x", "latest", "1Gi", "ALL", "docker.io/a"][random.usize(..5)].to_owned(),
+        Value::String(text) => ["x", "latest", "1Gi", "ALL", "docker.io/a"][random.usize(..5)].clone_into(text),
         _ => {}
     }
 }
@@ -176,7 +176,9 @@ async fn results_of_a_library_are_those_of_the_api_server() {
             }
         }
         remove(&plane, &installed).await;
-        let text = |documents: &[Value]| documents.iter().map(|one| format!("---\n{one}\n")).collect::<String>();
+        let text = |documents: &[Value]| {
+            documents.iter().fold(String::new(), |text, one| text + "---\n" + &one.to_string() + "\n")
+        };
         let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "default"}});
         let others: Vec<Value> = params.iter().cloned().chain([namespace]).collect();
         let folder = folder(&[
