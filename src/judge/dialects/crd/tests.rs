@@ -1,13 +1,14 @@
 //! Rules of CRDs are loaded and evaluated. The API server is their judge in `tests/cluster`; here are names, reads, what is
 //! listed as not evaluated, and what is refused.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use serde_json::{Value as Json, json};
 
 use crate::{
     judge::{
         evaluate::{Job, evaluate},
+        load_options::LoadOptions,
         set::PolicySet,
         sources::FileSource,
     },
@@ -15,6 +16,7 @@ use crate::{
         object::{Kind, Object, ObjectKey},
         verdict::Verdict,
     },
+    rego::Limits,
 };
 
 /// Returns the CRD of the kind `Shop` whose schema for `spec` is given, in the versions `v1` and `v2`.
@@ -45,7 +47,10 @@ fn load(documents: &[Json]) -> Result<PolicySet, crate::rego::LoadError> {
     let directory = tempfile::tempdir().unwrap();
     let text: Vec<String> = documents.iter().map(ToString::to_string).collect();
     std::fs::write(directory.path().join("crds.yaml"), text.join("\n---\n")).unwrap();
-    PolicySet::load::<FileSource>(&[directory.path().to_owned().into()])
+    // The limits of the API server end an evaluation before the time does.
+    let limits = Limits { input: Duration::from_secs(600), ..Limits::default() };
+    let options = LoadOptions { limits, ..LoadOptions::default() };
+    PolicySet::load_with::<FileSource>(&[directory.path().to_owned().into()], &options)
 }
 
 fn judge(set: &Arc<PolicySet>, version: &str, fields: &Json) -> Verdict {
