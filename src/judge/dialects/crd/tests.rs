@@ -48,7 +48,7 @@ fn load(documents: &[Json]) -> Result<PolicySet, crate::rego::LoadError> {
     let text: Vec<String> = documents.iter().map(ToString::to_string).collect();
     std::fs::write(directory.path().join("crds.yaml"), text.join("\n---\n")).unwrap();
     // The limits of the API server end an evaluation before the time does.
-    let limits = Limits { input: Duration::from_secs(600), ..Limits::default() };
+    let limits = Limits { input: Duration::from_mins(10), ..Limits::default() };
     let options = LoadOptions { limits, ..LoadOptions::default() };
     PolicySet::load_with::<FileSource>(&[directory.path().to_owned().into()], &options)
 }
