@@ -82,7 +82,7 @@ pub struct ReadingArgs {
     #[command(flatten)]
     pub gatekeeper: GatekeeperArgs,
 
-    /// Evaluate the Pods that Deployments and other workloads would create, where policies cover Pods and not the workload, and
+    /// Evaluate the Pods that Deployments and other workloads would create, where policies cover Pods and no workload, and
     /// report their results at the workload: auto does so for manifests, off for no workload. ExpansionTemplates
     /// among the policies are always used
     #[expect(clippy::doc_markdown, reason = "help is not Markdown")]

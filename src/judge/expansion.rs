@@ -2,7 +2,7 @@
 //!
 //! Policies about Pods say nothing about a Deployment in a manifest. Two kinds of expansions make them do so:
 //! `ExpansionTemplate`s among the policies, for Constraints and with results as in Gatekeeper; and kaudit's own, which
-//! derives the Pod of each workload for the policies that cover Pods and not the workload, so that nothing is reported
+//! derives the Pod of each workload for the policies that cover Pods and no workload, so that nothing is reported
 //! twice.
 
 use std::{collections::BTreeSet, sync::Arc};
@@ -28,7 +28,7 @@ pub enum ExpandPods {
     Auto,
     /// Always
     On,
-    /// Never, as gator without expansion templates
+    /// Never
     Off,
 }
 

@@ -43,8 +43,9 @@ impl Expansions {
         }
         let mut all = templates;
         if pods {
-            let own: Vec<_> =
-                WORKLOADS.iter().filter_map(|workload| of_workload(workload, &all, (policies, units, bound))).collect();
+            let selected = about_pods(policies);
+            let of_workload = |workload| of_workload(workload, &all, &selected, (units, bound));
+            let own: Vec<_> = WORKLOADS.iter().filter_map(of_workload).collect();
             all.extend(own);
         }
         Self(Arc::new(all))
@@ -66,20 +67,28 @@ impl Expansions {
     }
 }
 
-/// Returns the expansion of a workload for the policies that cover Pods and not the workload; `None` if there are none.
-/// Constraints are left to an `ExpansionTemplate` that generates the same Pod.
+/// Returns the names of the policies that cover Pods and no workload. A policy that covers some workloads does not mean the
+/// others.
+fn about_pods(policies: &[Policy]) -> BTreeSet<&Arc<str>> {
+    let covers_workloads = |policy: &&Policy| {
+        // The builtin library covers workloads, too.
+        policy.is_builtin
+            || policy.dialect.workloads == WorkloadRules::Own
+            || WORKLOADS.iter().any(|(_, kind, _)| policy.matches.matches(kind))
+    };
+    let others: BTreeSet<&Arc<str>> = policies.iter().filter(covers_workloads).map(|policy| &policy.name).collect();
+    let about_pods = policies.iter().filter(|policy| policy.matches.matches(POD)).map(|policy| &policy.name);
+    about_pods.filter(|name| !others.contains(name)).collect()
+}
+
+/// Returns the expansion of a workload for policies about Pods; `None` if there are none. Constraints are left to an
+/// `ExpansionTemplate` that generates the same Pod.
 fn of_workload(
     (group, kind, path): &(&str, &str, &str),
     templates: &[Expansion],
-    (policies, units, bound): (&[Policy], &[Unit], &[BoundPolicy]),
+    selected: &BTreeSet<&Arc<str>>,
+    (units, bound): (&[Unit], &[BoundPolicy]),
 ) -> Option<Expansion> {
-    let covering = |kind: &str| -> BTreeSet<&Arc<str>> {
-        policies.iter().filter(|policy| policy.matches.matches(kind)).map(|policy| &policy.name).collect()
-    };
-    // The builtin library covers workloads, too.
-    let covers_workloads = |policy: &&Policy| policy.is_builtin || policy.dialect.workloads == WorkloadRules::Own;
-    let others: BTreeSet<&Arc<str>> = policies.iter().filter(covers_workloads).map(|policy| &policy.name).collect();
-    let selected = &(&covering(POD) - &covering(kind)) - &others;
     let is_templated = templates.iter().any(|one| {
         one.kind == POD
             && one.group.is_empty()
@@ -94,7 +103,7 @@ fn of_workload(
     let rules: Vec<SelectedRules> = units
         .iter()
         .map(|unit| SelectedRules {
-            groups: unit.groups.iter().map(|group| rules_about_pods(group, &selected)).collect(),
+            groups: unit.groups.iter().map(|group| rules_about_pods(group, selected)).collect(),
             constraints: constraints(unit),
         })
         .collect();
@@ -146,14 +155,14 @@ mod tests {
         let (on, off) = (set(true), set(false));
         assert_eq!(reads(&on, "", "Pod"), reads(&off, "", "Pod"));
         let of_deployment = reads(&on, "apps", "Deployment");
-        for field in ["spec.template.spec.hostNetwork", "spec.template.spec.hostPID"] {
-            assert!(of_deployment.contains(field), "{of_deployment}");
-            assert!(!reads(&off, "apps", "Deployment").contains(field));
-        }
+        let field = "spec.template.spec.hostNetwork";
+        assert!(of_deployment.contains(field), "{of_deployment}");
+        assert!(!reads(&off, "apps", "Deployment").contains(field));
+        // The policy that covers Jobs does not mean Deployments.
+        assert!(!of_deployment.contains("hostPID"), "{of_deployment}");
         assert!(!of_deployment.contains("status"), "{of_deployment}");
         let of_cron_job = reads(&on, "batch", "CronJob");
-        assert!(of_cron_job.contains("spec.jobTemplate.spec.template.spec.hostPID"), "{of_cron_job}");
-        // The policy that covers Jobs is evaluated on the Job itself.
+        assert!(of_cron_job.contains("spec.jobTemplate.spec.template.spec.hostNetwork"), "{of_cron_job}");
         let of_job = reads(&on, "batch", "Job");
         assert!(of_job.contains("spec.template.spec.hostNetwork") && of_job.contains("spec.hostPID"), "{of_job}");
     }

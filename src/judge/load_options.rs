@@ -19,7 +19,7 @@ pub struct LoadOptions {
     pub profile: Profile,
     /// The code that is evaluated of Gatekeeper's templates with both Rego and CEL.
     pub gatekeeper_engine: GatekeeperEngine,
-    /// Whether the Pods that workloads would create are evaluated, too, where policies cover Pods and not the workloads.
+    /// Whether the Pods that workloads would create are evaluated, too, where policies cover Pods and no workload.
     pub expands_pods: bool,
 }
 
