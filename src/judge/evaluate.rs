@@ -119,6 +119,9 @@ fn evaluate_extent(job: &Job, extent: Extent, differences: Vec<Arc<str>>) -> Ver
             }
         }
     }
+    if JobValues::change(job).is_some() {
+        admission_policies::evaluate_change(job, &mut transitions);
+    }
     if !job.deleted {
         admission_policies::evaluate(job, |_| true, &mut current);
         expanded::evaluate(job, spent, &mut current);

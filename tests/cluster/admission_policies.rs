@@ -1,5 +1,6 @@
 //! `ValidatingAdmissionPolicies`: kaudit's results for existing objects are those of the API server for their creation.
 
+mod changes;
 mod followed;
 mod library;
 

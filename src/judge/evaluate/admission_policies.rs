@@ -48,6 +48,39 @@ pub(super) fn evaluate(job: &Job, is_selected: impl Fn(&AdmissionPolicy) -> bool
     }
 }
 
+/// Evaluates the policies about changes on the change that caused a job.
+pub(super) fn evaluate_change(job: &Job, results: &mut ObjectFindings) {
+    let policies = job.policies.admission.of(&job.object.key.kind);
+    let policies: Vec<&BoundPolicy> = policies.filter(|bound| bound.is_about_changes).collect();
+    if policies.is_empty() {
+        return;
+    }
+    let read = |object: &Object| read_json(object).map(|(object, _)| object);
+    let states = (|| {
+        let before = job.previous.as_ref().filter(|_| !job.deleted);
+        Ok::<_, String>((
+            read(&job.object)?,
+            before.map(read).transpose()?,
+            job.namespace.as_ref().map(read).transpose()?,
+        ))
+    })();
+    // An object that cannot be read has an error already.
+    let Ok((object, before, namespace)) = states else { return };
+    let change = match &before {
+        Some(before) => (before, Some(&object)),
+        None => (&object, None),
+    };
+    let subject = Subject::of_change(&job.object.key, change, namespace.as_ref());
+    let request = subject.request();
+    let deadline = Instant::now() + job.policies.limits.input;
+    for bound in policies {
+        let own = bound.evaluate(&subject, &request, deadline);
+        results.unfinished |= own.unfinished;
+        results.extend(own.findings);
+        own.undecided.into_iter().for_each(|error| results.push_undecided(error));
+    }
+}
+
 /// Explains a policy for the object of a job in this state.
 ///
 /// # Errors

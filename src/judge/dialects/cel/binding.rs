@@ -13,6 +13,7 @@ use super::{
     params::BindingParams,
     policy::{AdmissionPolicy, spec},
     reads,
+    request::RequestOperation,
 };
 use crate::{
     judge::{
@@ -51,6 +52,9 @@ pub(crate) struct BoundPolicy {
     /// The common part of the results of each validation, and of the policy as a whole.
     pub(crate) validations: Vec<Arc<RuleDescriptor>>,
     pub(crate) descriptor: Arc<RuleDescriptor>,
+    /// Whether it is evaluated on changes, too: it covers them, and its results for them may differ from those for the new
+    /// state.
+    pub(crate) is_about_changes: bool,
     /// The fields of the evaluated object that are read.
     pub(crate) object_reads: ReadTree,
     /// Whether errors that the failure policy decides about are violations, as in Gatekeeper, and not errors.
@@ -105,12 +109,29 @@ pub(super) fn read(
             return None;
         }
     };
-    if matching.as_ref().is_some_and(AdmissionMatch::never_matches) {
-        return Some(ReadBinding::NotApplicable("its matchResources do not cover the creation of objects"));
+    if !covers_any(matching.as_ref()) {
+        return Some(ReadBinding::NotApplicable("its matchResources cover only connections"));
     }
     let name = document.name().into();
+    let is_about_changes = is_about_changes(policy, matching.as_ref());
     let bound = BoundPolicy::new(document, name, policy, metadata, (matching, parameters, outcome));
+    let bound = BoundPolicy { is_about_changes, ..bound };
     Some(ReadBinding::Evaluated(Box::new(bound)))
+}
+
+/// Whether rules cover an operation that an audit knows.
+fn covers_any(matching: Option<&AdmissionMatch>) -> bool {
+    matching.is_none_or(|matching| matching.covers(RequestOperation::Create) || matching.covers_changes())
+}
+
+/// Whether a policy covers changes, and its results for them may differ from those for the new state.
+fn is_about_changes(policy: &AdmissionPolicy, matching: Option<&AdmissionMatch>) -> bool {
+    let reads = policy.reads();
+    let operation = [ReadStep::Field("operation".into())];
+    let reads_change = reads.has_root(Root::OldObject) || reads.covers(Root::Request, &operation);
+    let all = || [&policy.matching].into_iter().chain(matching);
+    all().all(AdmissionMatch::covers_changes)
+        && (reads_change || !all().all(|matching| matching.covers(RequestOperation::Create)))
 }
 
 /// Returns the outcome of violations.
@@ -146,6 +167,7 @@ impl BoundPolicy {
         let (descriptor, reads) = (describe(&source), policy.reads());
         let own_matching = || [&policy.matching].into_iter().chain(&matching);
         let mut object_reads = reads::tree(&reads, Root::Object);
+        object_reads.merge(&reads::tree(&reads, Root::OldObject));
         if own_matching().any(AdmissionMatch::reads_labels) {
             object_reads.insert(&["metadata", "labels"].map(Into::into), true);
         }
@@ -167,6 +189,7 @@ impl BoundPolicy {
         };
         Self {
             policy: Arc::clone(policy),
+            is_about_changes: false,
             matching,
             parameters,
             others: OtherObjects::default(),
@@ -210,6 +233,6 @@ impl BoundPolicy {
         let namespace =
             self.namespace_reads != ReadTree::default() || own.into_iter().any(AdmissionMatch::needs_namespace);
         let clock = self.exemptions.iter().any(|exemption| exemption.expires.is_some());
-        Dependencies { inventory: !self.lookups.is_empty(), namespace, clock, transition: false }
+        Dependencies { inventory: !self.lookups.is_empty(), namespace, clock, transition: self.is_about_changes }
     }
 }

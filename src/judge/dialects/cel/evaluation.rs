@@ -126,7 +126,7 @@ impl BoundPolicy {
         Evaluation {
             policy: &self.policy,
             object: subject.object,
-            old: None,
+            old: subject.old,
             request,
             params,
             namespace,

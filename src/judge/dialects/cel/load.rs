@@ -12,6 +12,7 @@ use super::{
     kinds,
     policy::AdmissionPolicy,
     reads::UnknownPart,
+    request::RequestOperation,
 };
 use crate::{
     judge::{
@@ -26,6 +27,10 @@ use crate::{
     rego::{Problem, analysis::yaml::YamlNode},
 };
 
+/// Why policies are not evaluated on existing objects.
+const ONLY_CONNECTIONS: &str = "its rules cover only connections to objects";
+const ONLY_CHANGES: &str =
+    "its rules cover no creation: it is evaluated on changes that are seen, not on existing objects";
 /// Why policies of Gatekeeper are not evaluated.
 const OF_GATEKEEPER: &str = "Gatekeeper generated it; its Constraints are evaluated with cluster:gatekeeper";
 
@@ -85,10 +90,13 @@ impl LoadedPolicies {
             problems.extend(bindings.iter().map(|binding| binding.left_out(document)));
             return;
         };
-        if policy.matching.never_matches() {
-            let reason = "its rules do not cover the creation of objects, as which existing objects are evaluated";
+        if !policy.matching.covers(RequestOperation::Create) {
+            let is_about_changes = policy.matching.covers_changes();
+            let reason = if is_about_changes { ONLY_CHANGES } else { ONLY_CONNECTIONS };
             self.left_out.extend([document].into_iter().chain(bindings).map(|one| one.unjudged(reason)));
-            return;
+            if !is_about_changes {
+                return;
+            }
         }
         if bindings.is_empty() {
             let reason = "no binding uses it";

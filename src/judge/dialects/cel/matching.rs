@@ -12,11 +12,12 @@ use k8s_openapi::{
 use kube::core::{Selector, SelectorExt as _};
 use serde_json::Value as Json;
 
-use super::request::Subject;
+use super::request::{RequestOperation, Subject};
 use crate::model::object::Kind;
 
-/// The operation as which an existing object is evaluated.
-const CREATE: &str = "CREATE";
+/// The operations that an audit knows: not `CONNECT`.
+const OPERATIONS: [RequestOperation; 3] =
+    [RequestOperation::Create, RequestOperation::Update, RequestOperation::Delete];
 
 /// The objects that a policy or a binding applies to.
 #[derive(Debug, Clone, Default)]
@@ -32,9 +33,10 @@ pub(crate) struct AdmissionMatch {
     object_selector: Option<Selector>,
 }
 
-/// An entry of `resourceRules` or `excludeResourceRules` that covers the creation of objects.
+/// An entry of `resourceRules` or `excludeResourceRules` that covers an operation of [`OPERATIONS`].
 #[derive(Debug, Clone)]
 struct ResourceRule {
+    operations: Vec<RequestOperation>,
     groups: Vec<String>,
     versions: Vec<String>,
     /// The resources without subresources.
@@ -89,9 +91,14 @@ impl AdmissionMatch {
         })
     }
 
-    /// Whether no rule covers the creation of objects.
-    pub(crate) fn never_matches(&self) -> bool {
-        self.rules.as_ref().is_some_and(Vec::is_empty)
+    /// Whether a rule covers an operation.
+    pub(crate) fn covers(&self, operation: RequestOperation) -> bool {
+        self.rules.as_ref().is_none_or(|rules| rules.iter().any(|rule| rule.operations.contains(&operation)))
+    }
+
+    /// Whether a rule covers updates or deletions.
+    pub(crate) fn covers_changes(&self) -> bool {
+        [RequestOperation::Update, RequestOperation::Delete].into_iter().any(|operation| self.covers(operation))
     }
 
     /// Whether the object's Namespace decides.
@@ -122,7 +129,7 @@ impl AdmissionMatch {
     /// Returns an error if the object's Namespace is required and unknown.
     pub(crate) fn matches(&self, subject: &Subject<'_>) -> Result<MatchedResource, String> {
         let namespace = self.matches_namespace(subject);
-        let has_labels = |selector: &Selector| selector.matches(&labels(subject.object));
+        let has_labels = |selector: &Selector| subject.states().any(|state| selector.matches(&labels(state)));
         if namespace == Ok(false) || self.object_selector.as_ref().is_some_and(|selector| !has_labels(selector)) {
             return Ok(MatchedResource::No);
         }
@@ -154,7 +161,7 @@ impl AdmissionMatch {
         let Some(selector) = &self.namespace_selector else { return Ok(true) };
         let Some(name) = subject.namespace else { return Ok(true) };
         if subject.is_namespace() {
-            return Ok(selector.matches(&labels(subject.object)));
+            return Ok(subject.states().next().is_some_and(|state| selector.matches(&labels(state))));
         }
         match subject.namespace_object {
             Some(namespace) => Ok(selector.matches(&labels(namespace))),
@@ -164,7 +171,7 @@ impl AdmissionMatch {
 }
 
 impl ResourceRule {
-    /// Reads a rule; `None` if it does not cover the creation of objects.
+    /// Reads a rule; `None` if it covers no operation that an audit knows.
     fn read(given: &NamedRuleWithOperations) -> Result<Option<Self>, String> {
         let list = |given: &Option<Vec<String>>| given.clone().unwrap_or_default();
         let scope = match given.scope.as_deref() {
@@ -173,7 +180,11 @@ impl ResourceRule {
             Some("Namespaced") => RuleScope::Namespaced,
             Some(other) => return Err(format!("unknown scope {other:?}: use Cluster, Namespaced or *")),
         };
-        if !given.operations.iter().flatten().any(|operation| operation == "*" || operation == CREATE) {
+        let is_covered = |operation: &RequestOperation| {
+            given.operations.iter().flatten().any(|word| word == "*" || word == operation.word())
+        };
+        let operations: Vec<RequestOperation> = OPERATIONS.into_iter().filter(is_covered).collect();
+        if operations.is_empty() {
             return Ok(None);
         }
         let main = |resource: &String| match resource.split_once('/') {
@@ -182,6 +193,7 @@ impl ResourceRule {
             None => Some(resource.clone()),
         };
         Ok(Some(Self {
+            operations,
             groups: list(&given.api_groups),
             versions: list(&given.api_versions),
             resources: given.resources.iter().flatten().filter_map(main).collect(),
@@ -203,7 +215,7 @@ impl ResourceRule {
             RuleScope::Namespaced => !is_cluster_scoped,
         };
         let is_named = self.names.is_empty() || self.names.iter().any(|name| name == subject.name);
-        self.allows_resource(&subject.key.kind) && in_scope && is_named
+        self.operations.contains(&subject.operation) && self.allows_resource(&subject.key.kind) && in_scope && is_named
     }
 }
 

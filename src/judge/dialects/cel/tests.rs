@@ -240,6 +240,7 @@ fn policies_that_are_not_evaluated_are_listed() {
     let text = own("ValidatingAdmissionPolicy", "unbound", &rules("CREATE"))
         + &own("ValidatingAdmissionPolicy", "updates", &rules("UPDATE, DELETE"))
         + &own("ValidatingAdmissionPolicyBinding", "of-updates", "{policyName: updates, validationActions: [Deny]}")
+        + &own("ValidatingAdmissionPolicy", "connections", &rules("CONNECT"))
         + &own("ValidatingAdmissionPolicy", "gatekeeper-k8sfoo", &rules("CREATE"))
         + &own(
             "ValidatingAdmissionPolicyBinding",
@@ -255,11 +256,13 @@ fn policies_that_are_not_evaluated_are_listed() {
     };
     assert_eq!(names(&set.unjudged), ["unbound: no binding uses it", "of-nothing: its policy does not exist"]);
     let of_gatekeeper = "Gatekeeper generated it; its Constraints are evaluated with cluster:gatekeeper";
-    let of_updates = "its rules do not cover the creation of objects, as which existing objects are evaluated";
+    let of_updates = "its rules cover no creation: it is evaluated on changes that are seen, not on existing objects";
+    let of_connections = "its rules cover only connections to objects";
     let mut left_out = vec![
         "changes: it changes requests, and an existing object is not a request".to_owned(),
         format!("gatekeeper-k8sfoo: {of_gatekeeper}"),
         format!("updates: {of_updates}"),
+        format!("connections: {of_connections}"),
         format!("of-gatekeeper: {of_gatekeeper}"),
         format!("of-updates: {of_updates}"),
     ];
@@ -268,7 +271,42 @@ fn policies_that_are_not_evaluated_are_listed() {
     found.sort();
     assert_eq!(found, left_out);
     let rules: Vec<String> = set.policies.iter().map(|one| format!("{}/{}", one.name, one.rules[0].name)).collect();
-    assert_eq!(rules, ["evaluated/all"]);
+    assert_eq!(rules, ["evaluated/all", "updates/of-updates"]);
+}
+
+#[test]
+fn policies_about_changes_are_evaluated_on_changes() {
+    let about = |operations: &str, expression: &str| {
+        let spec = format!("validations: [{{expression: \"{expression}\", message: denied}}]");
+        policy("p", &spec, DENY).replace("operations: ['*']", &format!("operations: [{operations}]"))
+    };
+    let (old, new) = (r#","spec":{"size":3}"#, r#","spec":{"size":2}"#);
+    // The results of the present state, of the update from the old state to the new one, and of the deletion of the old one.
+    let all = |text: &str| {
+        let policies = Arc::new(load(text));
+        let job = |object: Object, previous: Option<Object>, deleted| {
+            let verdict =
+                evaluate(&Job { object, previous, deleted, namespace: None, policies: Arc::clone(&policies) });
+            (verdict.results.len(), verdict.transitions.len())
+        };
+        let (results, updated) = job(pod(new), Some(pod(old)), false);
+        let (gone, deleted) = job(pod(old), None, true);
+        assert_eq!(gone, 0, "{text}");
+        [results, updated, deleted]
+    };
+    let shrinks = "object.spec.size >= oldObject.spec.size";
+    assert_eq!(all(&about("UPDATE", shrinks)), [0, 1, 0]);
+    assert_eq!(all(&about("UPDATE", "object.spec.size > 1")), [0, 0, 0]);
+    assert_eq!(all(&about("UPDATE", "object.spec.size > 2")), [0, 1, 0]);
+    assert_eq!(all(&about("CREATE, UPDATE", &format!("oldObject == null || {shrinks}"))), [0, 1, 0]);
+    assert_eq!(all(&about("DELETE", "object != null || oldObject.spec.size < 3")), [0, 0, 1]);
+    assert_eq!(all(&about("'*'", "request.operation != 'UPDATE'")), [0, 1, 0]);
+    assert_eq!(all(&about("'*'", "request.operation in ['CREATE', 'UPDATE']")), [0, 0, 1]);
+    // The result for the new state is open, and not reported again as one of the change.
+    assert_eq!(all(&about("CREATE, UPDATE", "object.spec.size > 2 || oldObject != null && false")), [1, 0, 0]);
+    // Without reading the old state, a change tells nothing new.
+    assert!(!load(&about("CREATE, UPDATE", "object.spec.size > 2")).policies[0].depends.transition);
+    assert!(load(&about("UPDATE", "object.spec.size > 2")).policies[0].depends.transition);
 }
 
 #[test]

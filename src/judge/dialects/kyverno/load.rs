@@ -14,6 +14,7 @@ use crate::{
             kinds,
             load::{LoadedPolicies, report_unknown},
             policy::{AdmissionPolicy, PolicyEngine, spec},
+            request::RequestOperation,
         },
         metadata::Metadata,
         policy::Policy,
@@ -63,7 +64,7 @@ impl LoadedPolicies {
             return;
         }
         let Some((outcome, variants)) = compile(document, &own, problems) else { return };
-        if variants.iter().all(|policy| policy.matching.never_matches()) {
+        if !variants.iter().any(|policy| policy.matching.covers(RequestOperation::Create)) {
             let reason = "its rules do not cover the creation of objects, as which existing objects are evaluated";
             self.left_out.push(document.unjudged(reason));
             return;
