@@ -158,8 +158,6 @@ mod tests {
         let field = "spec.template.spec.hostNetwork";
         assert!(of_deployment.contains(field), "{of_deployment}");
         assert!(!reads(&off, "apps", "Deployment").contains(field));
-        // The policy that covers Jobs does not mean Deployments.
-        assert!(!of_deployment.contains("hostPID"), "{of_deployment}");
         assert!(!of_deployment.contains("status"), "{of_deployment}");
         let of_cron_job = reads(&on, "batch", "CronJob");
         assert!(of_cron_job.contains("spec.jobTemplate.spec.template.spec.hostNetwork"), "{of_cron_job}");
