@@ -302,3 +302,34 @@ deny_env contains \"env\" if {
         }
     }
 }
+
+const LOOKUP: &str = "apiVersion: policies.kyverno.io/v1
+kind: ValidatingPolicy
+metadata: {name: limits}
+spec:
+  matchConstraints:
+    resourceRules: [{apiGroups: [''], apiVersions: [v1], operations: [CREATE], resources: [pods]}]
+  variables:
+  - {name: limits, expression: \"resource.Get('v1', 'configmaps', 'default', 'limits')\"}
+  validations:
+  - {expression: string(size(object.spec.containers)) <= variables.limits.data.containers}
+";
+
+const LIMITS: &str = "apiVersion: v1
+kind: ConfigMap
+metadata: {name: limits}
+data: {containers: '0'}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: web, namespace: shop}
+spec: {containers: [{name: one, image: 'web:1'}]}
+";
+
+#[test]
+fn a_cel_policy_looks_up_objects_as_in_a_check() {
+    let folder = files::folder(&[("policies/limits.yaml", LOOKUP), ("limits.yaml", LIMITS)]);
+    let run = |arguments: &[&str]| kaudit(folder.path(), arguments);
+    assert_cmd_snapshot!("cel_lookup_checked", run(&["check", "-f", "limits.yaml"]));
+    assert_cmd_snapshot!("cel_lookup", run(&["explain", "-f", "limits.yaml", "Pod", "web", "limits/validations"]));
+}

@@ -2,7 +2,7 @@
 //! or, to find a result by its id, all objects of a cluster.
 
 use std::{
-    collections::{BTreeSet, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap},
     sync::Arc,
 };
 
@@ -26,6 +26,7 @@ use crate::{
         evaluate::{Job, with_inventory},
         inventory::Inventory,
         policy::Policy,
+        reads::lookups::{KindLookup, LookupState, ReadState},
         set::PolicySet,
     },
     model::{
@@ -61,6 +62,16 @@ pub(super) struct LoadedObjects {
     policies: Arc<PolicySet>,
 }
 
+/// What a source read.
+#[derive(Default)]
+struct SourceContents {
+    all: Vec<Object>,
+    /// What could not be read, with the reason.
+    unread: Vec<String>,
+    /// The kinds whose objects could not be read, with the reason.
+    unread_kinds: BTreeMap<Arc<Kind>, Arc<str>>,
+}
+
 /// One object by its name.
 pub(super) struct Wanted<'a> {
     pub(super) kind: &'a KindPattern,
@@ -81,18 +92,26 @@ impl LoadedObjects {
     pub(super) async fn all(options: &ExplainArgs, policies: &Arc<PolicySet>) -> anyhow::Result<Self> {
         let (changes, received) = mpsc::channel(CHANGES);
         let (selection, secrets) = (Selection::default(), options.manifests.secrets);
-        let (mut helpers, mut client) = (JoinSet::new(), None);
+        let (mut helpers, mut client, mut kinds) = (JoinSet::new(), None, None);
         if options.manifests.filename.is_empty() {
             let (clients, served) = connect(&options.cluster, &everything()).await?;
             client = Some(clients.plain.clone());
+            kinds = Some(served.kinds.clone());
             helpers.spawn(Informer::new(clients, selection, ReadOptions::once(secrets), changes).run(served));
         } else {
             let mut files = manifest::files(&options.manifests.filename)?;
             manifest::download(&mut files).await?;
             helpers.spawn_blocking(move || drop(manifest::read(&files, &selection, secrets, false, &changes)));
         }
-        let (all, unread) = collect(received).await;
-        Ok(Self::new(all, unread, client, policies))
+        let contents = SourceContents::collect(received).await;
+        let lookups = match kinds {
+            Some(kinds) => contents.lookup_state(kinds),
+            None => {
+                let kinds: BTreeSet<_> = contents.all.iter().map(|object| Arc::clone(&object.key.kind)).collect();
+                LookupState { lacks_namespaces: true, ..contents.lookup_state(kinds) }
+            }
+        };
+        Ok(Self::new(contents, lookups, client, policies))
     }
 
     /// Reads one object of a cluster and those that a policy looks up; of manifests, all objects.
@@ -114,32 +133,37 @@ impl LoadedObjects {
         let secrets = options.manifests.secrets;
         let namespace = kind.namespaced.then(|| wanted.namespace.unwrap_or_else(|| clients.namespace()).to_owned());
         let collection = ResourceCollection { clients: &clients, kind, namespace: namespace.as_deref() };
-        let mut all = vec![collection.get(wanted.name, secrets).await?];
+        let all = vec![collection.get(wanted.name, secrets).await?];
+        let mut contents = SourceContents { all, ..SourceContents::default() };
+        let mut lookups = LookupState::default();
         if let (true, Some(name)) = (policy.depends.namespace, &namespace)
             && let Some(kind) = served.kinds.iter().find(|kind| kind.is("", "Namespace"))
         {
-            all.push(ResourceCollection { clients: &clients, kind, namespace: None }.get(name, secrets).await?);
+            let namespaces = ResourceCollection { clients: &clients, kind, namespace: None };
+            contents.all.push(namespaces.get(name, secrets).await?);
         }
-        let mut unread = Vec::new();
         if policy.depends.inventory {
             let looked_up = served.kinds.iter().filter(|kind| policies.inventory_reads().touches(kind)).cloned();
-            let served = Served { kinds: looked_up.collect(), ..Served::default() };
+            let kinds: Vec<Arc<Kind>> = looked_up.collect();
+            let served = Served { kinds: kinds.clone(), ..Served::default() };
             let (changes, received) = mpsc::channel(CHANGES);
             let mut helpers = JoinSet::new();
             helpers.spawn(
                 Informer::new(clients.clone(), Selection::default(), ReadOptions::once(secrets), changes).run(served),
             );
-            let (others, gaps) = collect(received).await;
-            let known = |other: &Object| all.iter().any(|object| object.key == other.key);
-            let others: Vec<Object> = others.into_iter().filter(|other| !known(other)).collect();
-            all.extend(others);
-            unread = gaps;
+            let mut others = SourceContents::collect(received).await;
+            lookups = others.lookup_state(kinds);
+            others.all.retain(|other| contents.all.iter().all(|object| object.key != other.key));
+            contents.all.append(&mut others.all);
+            contents.unread = others.unread;
         }
-        Ok(Self::new(all, unread, Some(clients.plain), policies))
+        Ok(Self::new(contents, lookups, Some(clients.plain), policies))
     }
 
-    fn new(all: Vec<Object>, unread: Vec<String>, client: Option<Client>, policies: &Arc<PolicySet>) -> Self {
+    fn new(contents: SourceContents, lookups: LookupState, client: Option<Client>, policies: &Arc<PolicySet>) -> Self {
+        let SourceContents { all, unread, .. } = contents;
         let mut inventory = Inventory::default();
+        inventory.set_lookups(Arc::new(lookups));
         for object in all.iter().filter(|object| policies.inventory_reads().touches(&object.key.as_placed())) {
             let value = object.body.json().ok().and_then(|json| depth::shallow(&json, value::from_json).ok());
             inventory.put(&object.key, value.map(|(value, _)| value).as_ref());
@@ -220,20 +244,33 @@ fn everything() -> ScopeArgs {
     }
 }
 
-/// Collects the objects that a source reads, and what it could not read, until it ends.
-async fn collect(mut received: Receiver<Change>) -> (Vec<Object>, Vec<String>) {
-    let (mut all, mut unread) = (Vec::new(), Vec::new());
-    while let Some(change) = received.recv().await {
-        match change {
-            Change::Seen(_, object) => all.push(object),
-            Change::Skipped(_, name, why) => unread.push(format!("{name}: {why}")),
-            Change::Unreadable(scope, why) if !why.message.is_empty() => {
-                unread.push(format!("{scope}: {}", why.message));
+impl SourceContents {
+    /// Collects what a source reads, until it ends.
+    async fn collect(mut received: Receiver<Change>) -> Self {
+        let mut contents = Self::default();
+        while let Some(change) = received.recv().await {
+            match change {
+                Change::Seen(_, object) => contents.all.push(object),
+                Change::Skipped(_, name, why) => contents.unread.push(format!("{name}: {why}")),
+                Change::Unreadable(scope, why) if !why.message.is_empty() => {
+                    contents.unread.push(format!("{scope}: {}", why.message));
+                    contents.unread_kinds.insert(scope.kind, format!("cannot be read: {}", why.message).into());
+                }
+                _ => {}
             }
-            _ => {}
         }
+        contents
     }
-    (all, unread)
+
+    /// Returns the state of the objects of some kinds for lookups.
+    fn lookup_state(&self, kinds: impl IntoIterator<Item = Arc<Kind>>) -> LookupState {
+        let lookup = |kind: Arc<Kind>| {
+            let unread = self.unread_kinds.get(&kind).map(|why| ReadState::Unread(Arc::clone(why)));
+            let elsewhere = unread.unwrap_or(ReadState::Read);
+            Arc::new(KindLookup { kind, namespaces: BTreeMap::new(), elsewhere, ranged: true })
+        };
+        LookupState { kinds: kinds.into_iter().map(lookup).collect(), ..LookupState::default() }
+    }
 }
 
 /// The objects of one kind, in a namespace or the whole cluster.
