@@ -94,7 +94,20 @@ impl Meter {
         if self.cost > cost::PER_EXPRESSION {
             return Err(EvalError::CostLimit);
         }
-        self.steps += 1;
+        self.work(1)
+    }
+
+    /// Whether a cost exceeds the limit of one expression.
+    pub(crate) fn allows(&self, cost: u64) -> bool {
+        self.cost.wrapping_add(cost) <= cost::PER_EXPRESSION
+    }
+
+    /// Counts steps that have no cost.
+    ///
+    /// # Errors
+    /// If the deadline has passed.
+    pub(crate) fn work(&mut self, steps: usize) -> Result<(), EvalError> {
+        self.steps = self.steps.saturating_add(u32::try_from(steps).unwrap_or(u32::MAX));
         if self.steps >= STEPS {
             self.steps = 0;
             if self.deadline.is_some_and(|deadline| Instant::now() >= deadline) {

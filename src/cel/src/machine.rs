@@ -126,8 +126,9 @@ impl<'v, 'b> CelMachine<'v, 'b> {
             _ => size(&left).min(size(&right)).div_ceil(10),
         };
         self.meter.charge(cost)?;
-        let equal = left?.equals(&right?);
-        match equal {
+        let (left, right) = (left?, right?);
+        self.meter.work(library::limits::equality(&left, &right)?)?;
+        match left.equals(&right) {
             None if negated => Ok(CelValue::Bool(true)),
             None => no_overload(),
             Some(equal) => Ok(CelValue::Bool(equal != negated)),

@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, time::Instant};
 
 use crate::{
-    ast::CelExpr,
+    ast::{CelExpr, CelExprKind},
     bindings::Bindings,
     budget::{Budget, Meter},
     check::{CheckedExpression, Reference},
@@ -20,11 +20,16 @@ use crate::{
 /// The nesting up to which an expression is evaluated on the stack of the caller.
 const SHALLOW: usize = 64;
 
+/// The deepest nesting of an expression with the variables that it uses: a variable is evaluated inside the expression that
+/// reads it first, and its value can have as many levels.
+const DEEPEST: usize = 2000;
+
 /// A compiled expression.
 #[derive(Debug)]
 pub struct CelProgram {
     node: PlanNode,
     slots: usize,
+    /// The number of levels, including those of the variables that it uses.
     depth: usize,
     output: CelType,
     reads: CelReads,
@@ -45,7 +50,12 @@ impl CelProgram {
             .map_err(|message| CompileError::without_position(format!("program instantiation failed: {message}")));
         let PlannedExpression { node, slots } = planned?;
         let Analysis { reads, lazy_reads, result } = reads::analyse(environment, expr, checked);
-        let depth = expr.depth();
+        let depth = depth(environment, expr);
+        if depth > DEEPEST {
+            let message =
+                format!("the expression and the variables that it uses are nested deeper than {DEEPEST} levels");
+            return Err(CompileError::without_position(message));
+        }
         let roots = checked.references.iter().filter_map(|reference| match reference {
             Reference::Variable(name) => Root::named(name),
             _ => None,
@@ -119,6 +129,20 @@ impl CelProgram {
     pub(crate) fn declared_type(&self) -> CelType {
         declared(&self.output)
     }
+}
+
+/// Returns the number of levels of an expression, including those of the variables that it uses.
+fn depth(environment: &Environment, expr: &CelExpr) -> usize {
+    let mut below = 0;
+    expr.walk(&mut |part| {
+        if let CelExprKind::Select(select) = &part.kind
+            && matches!(&select.operand.kind, CelExprKind::Ident(name) if **name == *Root::Variables.name())
+            && let Some(variable) = environment.variable(&select.field)
+        {
+            below = below.max(variable.program.depth);
+        }
+    });
+    expr.depth() + below
 }
 
 fn declared(of: &CelType) -> CelType {

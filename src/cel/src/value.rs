@@ -12,7 +12,9 @@ use serde_json::Value as Json;
 pub use self::map::{Map, MapKey};
 pub(crate) use self::map::{exact_int, exact_uint};
 use crate::{
-    library::{cidr::Cidr, image::ImageReference, named::NamedFormat, quantity::Quantity, semver::Semver, url::Url},
+    library::{
+        cidr::Cidr, image::ImageReference, limits, named::NamedFormat, quantity::Quantity, semver::Semver, url::Url,
+    },
     schema::ListSchema,
 };
 
@@ -301,8 +303,11 @@ impl<'v> CelValue<'v> {
         }
     }
 
-    /// Returns how error messages show a value: texts without quotes.
+    /// Returns how error messages show a value: texts without quotes. A value with very many others in it is described.
     pub fn plain(&self) -> String {
+        if !limits::is_shown(self) {
+            return self.to_string();
+        }
         match self {
             Self::String(text) => text.to_string(),
             Self::Uint(value) => value.to_string(),

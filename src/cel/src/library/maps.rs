@@ -2,9 +2,9 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use super::{EvaluatedValue, Table, argument, unexpected};
+use super::{EvaluatedValue, Table, argument, limits, unexpected};
 use crate::{
-    error::failed,
+    error::{EvalError, failed},
     value::{CelValue, Map, MapKey},
 };
 
@@ -17,12 +17,21 @@ pub(super) const TABLE: Table = &[("@mapInsert_map_key_value", insert_entry), ("
 pub(crate) fn from_entries<'v>(entries: Vec<(CelValue<'v>, CelValue<'v>)>) -> EvaluatedValue<'v> {
     let mut map = BTreeMap::new();
     for (key, value) in entries {
-        match MapKey::new(&key) {
-            Some(key) => map.insert(key, value),
-            None => return failed(format!("unsupported key type: {}", key.type_name())),
-        };
+        map.insert(map_key(&key)?, value);
     }
     Ok(CelValue::Map(Map::Shared(Arc::new(map))))
+}
+
+/// Returns the key for a value.
+///
+/// # Errors
+/// If it is of a type that keys cannot have, or too large.
+fn map_key<'v>(key: &CelValue<'v>) -> Result<MapKey<'v>, EvalError> {
+    limits::check_key(key)?;
+    match MapKey::new(key) {
+        Some(key) => Ok(key),
+        None => failed(format!("unsupported key type: {}", key.type_name())),
+    }
 }
 
 fn insert_entry<'v>(arguments: &[CelValue<'v>]) -> EvaluatedValue<'v> {
@@ -50,10 +59,8 @@ fn inserted<'v>(map: &CelValue<'v>, entries: Vec<(CelValue<'v>, CelValue<'v>)>) 
         if Map::Shared(Arc::clone(&all)).find(&key).is_some() {
             return failed(format!("insert failed: key {} already exists", key.plain()));
         }
-        match MapKey::new(&key) {
-            Some(key) => Arc::make_mut(&mut all).insert(key, value),
-            None => return failed(format!("unsupported key type: {}", key.type_name())),
-        };
+        let key = map_key(&key)?;
+        Arc::make_mut(&mut all).insert(key, value);
     }
     Ok(CelValue::Map(Map::Shared(all)))
 }

@@ -34,6 +34,11 @@ impl<'v> CelMachine<'v, '_> {
         }
         if call.is_limited {
             library::limits::check(call.function.name, &arguments)?;
+            let is_expensive = library::limits::is_quadratic(call.cost);
+            if is_expensive && !self.meter.allows(cost::call(call.cost, &arguments, None)) {
+                return Err(EvalError::CostLimit);
+            }
+            self.meter.work(library::limits::work(call.function.name, &arguments)?)?;
         }
         let result = match self.lookup(call, &arguments) {
             Some(found) => found,

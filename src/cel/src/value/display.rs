@@ -3,10 +3,15 @@
 use std::fmt;
 
 use super::CelValue;
+use crate::library::limits;
 
-/// A text that differs for values of different types, with sorted entries of maps.
+/// A text that differs for values of different types, with sorted entries of maps. A value with very many others in it is
+/// only described.
 impl fmt::Display for CelValue<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if !limits::is_shown(self) {
+            return write!(f, "a {} with very many values", self.type_name());
+        }
         match self {
             Self::Null => f.write_str("null"),
             Self::Bool(value) => write!(f, "{value}"),

@@ -176,3 +176,61 @@ fn expensive_expressions_are_stopped() {
         assert!(error.is_some(), "{source}");
     }
 }
+
+/// Returns the result of an expression with variables that are each made of the one before; `None` if one is refused.
+fn run_chain(count: usize, variable: impl Fn(&str) -> String, source: &str) -> Option<Result<String, EvalError>> {
+    let mut environment = Environment::admission(true);
+    environment.add_variable("v0", "['a']").unwrap();
+    for index in 1..count {
+        let before = format!("variables.v{}", index - 1);
+        environment.add_variable(&format!("v{index}"), &variable(&before)).ok()?;
+    }
+    let program = environment.compile(source).ok()?;
+    let value = program.evaluate(&Bindings::new(&environment), &mut Budget::default());
+    Some(value.map(|value| value.to_string()))
+}
+
+#[test]
+fn values_that_contain_others_very_often_end() {
+    on_small_stack(|| {
+        for source in [
+            "variables.v39 == variables.v39",
+            "variables.v39 != variables.v39",
+            "{'a': variables.v39} == {'a': variables.v39}",
+            "optional.of(variables.v39) == optional.of(variables.v39)",
+            "variables.v39 in [variables.v39]",
+            "sets.contains(variables.v39, variables.v39)",
+            "variables.v39.distinct() == []",
+            "variables.v39.indexOf(variables.v38) == 0",
+            "dyn(variables.v39).isSorted()",
+            "'%s'.format([variables.v39])",
+            "'%s'.format([{'a': variables.v39}])",
+            "{variables.v39: 1}",
+        ] {
+            let result = run_chain(40, |before| format!("[{before}, {before}]"), source);
+            assert_eq!(result, Some(Err(EvalError::TooLarge)), "{source}");
+        }
+        let shown = run_chain(40, |before| format!("[{before}, {before}]"), "variables.v39");
+        assert_eq!(shown.unwrap().unwrap(), "a list with very many values");
+        let failed = run_chain(40, |before| format!("[{before}, {before}]"), "[?dyn(variables.v39)]");
+        assert!(failed.unwrap().unwrap_err().to_string().ends_with("a list with very many values"));
+    });
+}
+
+#[test]
+fn chains_of_variables_do_not_overflow_the_stack() {
+    on_small_stack(|| {
+        let nested = |before: &str| format!("{}{before}{}", "[".repeat(60), "]".repeat(60));
+        assert_eq!(run_chain(20, nested, "variables.v19 == variables.v19"), Some(Ok("true".to_owned())));
+        assert_eq!(run_chain(60, nested, "variables.v59 == variables.v59"), None);
+    });
+}
+
+#[test]
+fn sets_that_cost_too_much_are_not_compared() {
+    on_small_stack(|| {
+        let list = "lists.range(100000)";
+        let result = run_chain(1, str::to_owned, &format!("sets.equivalent({list}, {list})"));
+        assert_eq!(result, Some(Err(EvalError::CostLimit)));
+    });
+}
