@@ -4,7 +4,14 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use super::{
     dialect::{InputForm, WorkloadRules},
-    dialects::cel::binding::BoundPolicy,
+    dialects::{
+        cel::{
+            self,
+            binding::BoundPolicy,
+            policy::{AdmissionPolicy, PolicyEngine},
+        },
+        gatekeeper,
+    },
     expansion::{ExpandedKind, Expansion},
     policy::Policy,
     selected_rules::SelectedRules,
@@ -67,17 +74,23 @@ impl Expansions {
     }
 }
 
-/// Returns the names of the policies that cover Pods and no workload. A policy that covers some workloads does not mean the
-/// others.
-fn about_pods(policies: &[Policy]) -> BTreeSet<&Arc<str>> {
+/// A policy by its dialect and name: policies of several dialects can have the same name.
+type PolicyName<'p> = (&'static str, &'p str);
+
+fn name_of(policy: &Policy) -> PolicyName<'_> {
+    (policy.dialect.name, &policy.name)
+}
+
+/// Returns the policies that cover Pods and no workload. A policy that covers some workloads does not mean the others.
+fn about_pods(policies: &[Policy]) -> BTreeSet<PolicyName<'_>> {
     let covers_workloads = |policy: &&Policy| {
         // The builtin library covers workloads, too.
         policy.is_builtin
             || policy.dialect.workloads == WorkloadRules::Own
             || WORKLOADS.iter().any(|(_, kind, _)| policy.matches.matches(kind))
     };
-    let others: BTreeSet<&Arc<str>> = policies.iter().filter(covers_workloads).map(|policy| &policy.name).collect();
-    let about_pods = policies.iter().filter(|policy| policy.matches.matches(POD)).map(|policy| &policy.name);
+    let others: BTreeSet<PolicyName<'_>> = policies.iter().filter(covers_workloads).map(name_of).collect();
+    let about_pods = policies.iter().filter(|policy| policy.matches.matches(POD)).map(name_of);
     about_pods.filter(|name| !others.contains(name)).collect()
 }
 
@@ -86,7 +99,7 @@ fn about_pods(policies: &[Policy]) -> BTreeSet<&Arc<str>> {
 fn of_workload(
     (group, kind, path): &(&str, &str, &str),
     templates: &[Expansion],
-    selected: &BTreeSet<&Arc<str>>,
+    selected: &BTreeSet<PolicyName<'_>>,
     (units, bound): (&[Unit], &[BoundPolicy]),
 ) -> Option<Expansion> {
     let is_templated = templates.iter().any(|one| {
@@ -97,7 +110,11 @@ fn of_workload(
     let constraints = |unit: &Unit| -> Vec<bool> {
         let constraints = unit.constraints().iter();
         constraints
-            .map(|one| !is_templated && selected.contains(&one.policy) && one.matching.allows_kind("", POD))
+            .map(|one| {
+                !is_templated
+                    && selected.contains(&(gatekeeper::DIALECT.name, &*one.policy))
+                    && one.matching.allows_kind("", POD)
+            })
             .collect()
     };
     let rules: Vec<SelectedRules> = units
@@ -107,8 +124,15 @@ fn of_workload(
             constraints: constraints(unit),
         })
         .collect();
-    let admission: BTreeSet<Arc<str>> =
-        bound.iter().map(|bound| &bound.policy.name).filter(|name| selected.contains(name)).map(Arc::clone).collect();
+    let is_selected = |policy: &AdmissionPolicy| {
+        policy.engine == PolicyEngine::ApiServer && selected.contains(&(cel::DIALECT.name, &*policy.name))
+    };
+    let admission: BTreeSet<Arc<str>> = bound
+        .iter()
+        .map(|bound| &bound.policy)
+        .filter(|policy| is_selected(policy))
+        .map(|policy| Arc::clone(&policy.name))
+        .collect();
     let has_rule = rules.iter().any(|unit| unit.groups.iter().chain([&unit.constraints]).flatten().any(|one| *one));
     let own = vec![ExpandedKind { group: (*group).to_owned(), version: None, kind: (*kind).to_owned() }];
     let path = path.split('.').map(str::to_owned).collect();
@@ -119,11 +143,12 @@ fn of_workload(
 }
 
 /// Returns which rules of a group are about Pods and belong to one of these policies, and the exceptions if there are any.
-fn rules_about_pods(group: &Group, policies: &BTreeSet<&Arc<str>>) -> Vec<bool> {
+fn rules_about_pods(group: &Group, policies: &BTreeSet<PolicyName<'_>>) -> Vec<bool> {
     let is_evaluated = group.dialect.input != InputForm::Array && !group.dialect.has_constraints;
     let entrypoints = group.entrypoints.iter();
+    let is_named = |name: &str| policies.contains(&(group.dialect.name, name));
     let mut rules: Vec<bool> =
-        entrypoints.map(|rule| is_evaluated && policies.contains(&rule.policy) && rule.kinds.contain(POD)).collect();
+        entrypoints.map(|rule| is_evaluated && is_named(&rule.policy) && rule.kinds.contain(POD)).collect();
     let any = rules.contains(&true);
     rules.resize(group.len(), any);
     rules

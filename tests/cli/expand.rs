@@ -196,3 +196,22 @@ fn wrong_expansion_templates_are_refused_with_their_position() {
     ]);
     assert_cmd_snapshot!("wrong_expansions", kaudit(folder.path(), &["check", "-f", "manifests.yaml"]));
 }
+
+#[test]
+fn a_policy_of_another_dialect_with_the_same_name_changes_nothing() {
+    let of_kyverno = "apiVersion: policies.kyverno.io/v1
+kind: ValidatingPolicy
+metadata: {name: volumes}
+spec:
+  matchConstraints:
+    resourceRules: [{apiGroups: [''], apiVersions: [v1], operations: [CREATE], resources: [pods]}]
+  validations: [{expression: '!has(object.spec.hostPID)'}]
+";
+    let folder = folder(&[
+        ("policies/admission.yaml", ADMISSION),
+        ("policies/kyverno.yaml", of_kyverno),
+        ("manifests.yaml", OBJECTS),
+    ]);
+    let of_pods = ["CronJob volumes/everywhere spec.jobTemplate.spec.template volumes of nightly-pod"];
+    assert_eq!(results(folder.path(), &[]), set(&of_pods));
+}

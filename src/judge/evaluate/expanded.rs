@@ -16,7 +16,10 @@ use super::{
     results::ObjectFindings,
 };
 use crate::{
-    judge::expansion::{DEEPEST, Expansion},
+    judge::{
+        dialects::cel::policy::{AdmissionPolicy, PolicyEngine},
+        expansion::{DEEPEST, Expansion},
+    },
     model::{
         object::ObjectKey,
         verdict::{Finding, Outcome, RuleDescriptor},
@@ -69,7 +72,10 @@ fn one(job: &Job, expansion: &Expansion, spent: CpuTimer, results: &mut ObjectFi
     let evaluation = ObjectEvaluation { limits: &set.limits, namespace, spent, results };
     let part = RulePart::Selected(&expansion.rules);
     evaluate_part(evaluation, job, part, &constraints, &values, Operation::Audit);
-    admission_policies::evaluate(job, |policy| expansion.admission.contains(&policy.name), results);
+    let is_selected = |policy: &AdmissionPolicy| {
+        policy.engine == PolicyEngine::ApiServer && expansion.admission.contains(&policy.name)
+    };
+    admission_policies::evaluate(job, is_selected, results);
 }
 
 /// Whether a result is one of a rule, and not of the object as a whole, which the object that it is generated from has.
