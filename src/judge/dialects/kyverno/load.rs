@@ -22,7 +22,10 @@ use crate::{
         policy_document::{PolicyDocument, distinct},
         reads::{Projection, ReadTree},
     },
-    model::verdict::{Outcome, Source},
+    model::{
+        namespaced_kinds::DEFAULT_NAMESPACE,
+        verdict::{Outcome, Source},
+    },
     rego::Problem,
 };
 
@@ -71,7 +74,9 @@ impl LoadedPolicies {
         }
         let metadata = policy_annotations::read(document, problems);
         let namespace = document.node.at(&["metadata", "namespace"]).text();
-        let namespace = namespace.filter(|_| document.kind().starts_with("Namespaced")).map(Arc::<str>::from);
+        // Without a namespace it is created in the namespace `default`, like other manifests.
+        let is_namespaced = document.kind().starts_with("Namespaced");
+        let namespace = is_namespaced.then(|| Arc::<str>::from(namespace.unwrap_or(DEFAULT_NAMESPACE)));
         let exemptions = exceptions.of(document);
         if let Some(first) = variants.first() {
             report_unknown(document, first, problems);

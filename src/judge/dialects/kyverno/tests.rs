@@ -213,4 +213,7 @@ fn a_policy_for_a_namespace_applies_there_only() {
     let of = |namespace: &str| findings(&set, object(&pods, namespace, "web", "")).len();
     assert_eq!([of("shop"), of("other")], [1, 0]);
     assert_eq!(set.policies[0].rules[0].name.as_ref(), "shop");
+    let set = Arc::new(load(&text.replace(", namespace: shop", "")));
+    let of = |namespace: &str| findings(&set, object(&pods, namespace, "web", "")).len();
+    assert_eq!([of("default"), of("shop")], [1, 0]);
 }
