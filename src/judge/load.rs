@@ -539,6 +539,7 @@ fn nothing_to_judge_by(sources: &[FileSource], options: &LoadOptions, set: &Poli
             more => format!("; and {more} more"),
         };
         let help = format!("not evaluated: {}, {}{others}", first.name, first.reason);
+        let message = if modules == 0 { "no policy is evaluated".to_owned() } else { message };
         return Problem::refused(&shown, message).help(help);
     }
     let help = "add a rule named deny, violation or warn (or deny_x, violation_x, warn_x) in a package that is \

@@ -21,6 +21,7 @@ pub(crate) mod policy;
 pub(crate) mod reads;
 pub(crate) mod request;
 pub(crate) mod set;
+mod validation;
 
 #[cfg(test)]
 mod tests;

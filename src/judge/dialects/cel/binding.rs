@@ -14,6 +14,7 @@ use super::{
     policy::{AdmissionPolicy, spec},
     reads,
     request::RequestOperation,
+    validation,
 };
 use crate::{
     judge::{
@@ -81,6 +82,11 @@ pub(super) fn read(
     problems: &mut Vec<Problem>,
 ) -> Option<ReadBinding> {
     let spec = spec::<ValidatingAdmissionPolicyBindingSpec>(document, problems)?;
+    let before = problems.len();
+    validation::binding(document, problems);
+    if problems[before..].iter().any(Problem::is_refusal) {
+        return None;
+    }
     let label = document.label();
     let refuse = |field: &str, why: &str| {
         document.problem(document.node.at(&["spec", field]), format!("{label}: {field}: {why}"))

@@ -12,6 +12,7 @@ use super::{
     expression::{self, Expression},
     matching::AdmissionMatch,
     reads::{self, UnknownPart},
+    validation,
 };
 use crate::{
     judge::rule::RuleText,
@@ -69,12 +70,11 @@ impl AdmissionPolicy {
     /// Reads a policy; `None` if it is refused, with the reasons added to `problems`.
     pub(super) fn read(document: &PolicyDocument<'_>, problems: &mut Vec<Problem>) -> Option<Self> {
         let spec = spec::<ValidatingAdmissionPolicySpec>(document, problems)?;
-        if spec.match_constraints.as_ref().is_none_or(|given| given.resource_rules.is_none()) {
-            let message = format!("{}: spec.matchConstraints.resourceRules is required", document.label());
-            problems.push(document.problem(&document.node, message));
-        }
+        let before = problems.len();
+        validation::policy(document, problems);
+        let is_valid = !problems[before..].iter().any(Problem::is_refusal);
         let environment = Environment::admission(spec.param_kind.is_some());
-        Self::compile(document, spec, (environment, PolicyEngine::ApiServer), problems)
+        Self::compile(document, spec, (environment, PolicyEngine::ApiServer), problems).filter(|_| is_valid)
     }
 
     /// Compiles a specification for an engine, in its environment; `None` if it is refused, with the reasons added to `problems`.
