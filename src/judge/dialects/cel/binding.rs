@@ -34,6 +34,7 @@ use crate::{
 
 /// A policy with one of its bindings, ready for evaluation.
 #[derive(Debug, Clone)]
+#[expect(clippy::struct_excessive_bools, reason = "the four are independent of each other")]
 pub(crate) struct BoundPolicy {
     pub(crate) policy: Arc<AdmissionPolicy>,
     /// `None` if the binding matches everything that the policy matches.
