@@ -64,8 +64,8 @@ pub enum LogFormat {
 }
 
 /// Targets that are silent at any level, unless a directive names them.
-const QUIET: &str = "kube=off,kube_client=off,kube_core=off,kube_runtime=off,hyper=off,hyper_util=off,h2=off,\
-                     reqwest=off,rustls=off,tower=off,tower_http=off,axum=off";
+const QUIET: &str = "async_nats=off,kube=off,kube_client=off,kube_core=off,kube_runtime=off,hyper=off,hyper_util=off,h2=off,\
+                     reqwest=off,rskafka=off,rustls=off,tower=off,tower_http=off,axum=off";
 
 /// Starts logging. Must be called only once. `watching` is whether the run does not end by itself.
 ///

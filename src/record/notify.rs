@@ -10,6 +10,7 @@
 //! create Events too, so a recorded receiver counts only if it matches the namespace, policy and rule, which never
 //! change during the life of a violation.
 
+mod bus;
 mod config;
 mod credential;
 mod file;

@@ -1,5 +1,8 @@
 //! The receiver file, checked as a whole before anything starts; errors name their line and column.
 
+mod bus;
+mod values;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs,
@@ -10,9 +13,14 @@ use std::{
 
 use ::http::HeaderName;
 use anyhow::Context as _;
-use serde::{Deserialize, Deserializer, de::Error as _};
+use serde::Deserialize;
 
+use self::{
+    bus::{KafkaDocument, NatsDocument},
+    values::{Period, PositiveCount, Size, Wait},
+};
 use super::{
+    bus::Bus,
     credential::{ReceiverCredential, Text},
     file::RotatedFile,
     formats::{
@@ -27,10 +35,7 @@ use super::{
     receiver::{Receiver, ReceiverTarget},
     route::NotificationMatch,
 };
-use crate::{
-    model::text,
-    rego::analysis::yaml::{self, YamlDialect, YamlError, YamlNode},
-};
+use crate::rego::analysis::yaml::{self, YamlDialect, YamlError, YamlNode};
 
 /// How long a request may take.
 const TIMEOUT: Duration = Duration::from_secs(10);
@@ -76,6 +81,8 @@ struct ReceiverDocument {
     cloud_events: Option<CloudEventsDocument>,
     slack: Option<SlackDocument>,
     alertmanager: Option<AlertmanagerDocument>,
+    nats: Option<NatsDocument>,
+    kafka: Option<KafkaDocument>,
     file: Option<FileDocument>,
     http: Option<HttpDocument>,
     #[serde(default, rename = "match")]
@@ -91,6 +98,7 @@ struct WebhookDocument {
     url: Text,
     signing_secret: Option<ReceiverCredential>,
     template: Option<Text>,
+    content_type: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -147,56 +155,6 @@ struct BasicAuth {
 struct BatchDocument {
     max_items: Option<PositiveCount>,
     max_wait: Option<Wait>,
-}
-
-/// A duration such as `10s`.
-struct Period(Duration);
-
-/// The same, or 0.
-struct Wait(Duration);
-
-/// A number of bytes such as `100Mi`.
-struct Size(u64);
-
-/// A count of at least 1.
-struct PositiveCount(usize);
-
-impl<'de> Deserialize<'de> for Period {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let period = String::deserialize(deserializer)?;
-        text::duration(&period).map(Self).map_err(|why| D::Error::custom(format!("{period:?}: {why}")))
-    }
-}
-
-impl<'de> Deserialize<'de> for Wait {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let wait = String::deserialize(deserializer)?;
-        if wait.trim() == "0" {
-            return Ok(Self(Duration::ZERO));
-        }
-        text::duration(&wait).map(Self).map_err(|why| D::Error::custom(format!("{wait:?}: {why}")))
-    }
-}
-
-impl<'de> Deserialize<'de> for Size {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let size = String::deserialize(deserializer)?;
-        let units = [("Ki", 1 << 10), ("Mi", 1 << 20), ("Gi", 1_u64 << 30), ("", 1)];
-        let parse = |(unit, bytes): &(&str, u64)| size.strip_suffix(unit)?.parse::<u64>().ok()?.checked_mul(*bytes);
-        let bytes = units.iter().find_map(parse).filter(|bytes| *bytes > 0);
-        bytes
-            .map(Self)
-            .ok_or_else(|| D::Error::custom(format!("{size:?}: expected a size such as 512Ki, 100Mi or 1Gi")))
-    }
-}
-
-impl<'de> Deserialize<'de> for PositiveCount {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        match usize::deserialize(deserializer)? {
-            0 => Err(D::Error::custom("must be at least 1")),
-            count => Ok(Self(count)),
-        }
-    }
 }
 
 impl NotifyConfig {
@@ -292,6 +250,8 @@ impl ReceiverDocument {
             ("cloudEvents", self.cloud_events.is_some()),
             ("slack", self.slack.is_some()),
             ("alertmanager", self.alertmanager.is_some()),
+            ("nats", self.nats.is_some()),
+            ("kafka", self.kafka.is_some()),
             ("file", self.file.is_some()),
         ];
         let given: Vec<&str> = kinds.iter().filter_map(|(kind, given)| given.then_some(*kind)).collect();
@@ -313,13 +273,12 @@ impl ReceiverDocument {
                 "match.events cannot be set: an alert fires as long as its violation is open, so Alertmanager needs all events".into(),
             ));
         }
-        let (target, batching) = match (self.file.take(), self.kind(node, external_url)?) {
-            (Some(file), _) => (file_target(file, node)?, FOR_PROGRAMS),
-            (None, Some(kind)) => {
-                let batching = kind.batching;
-                (http_target(kind, self.http.as_ref(), node, &at_name)?, batching)
-            }
-            (None, None) => return Err(at_name("has no destination".into())),
+        let (target, batching) = if let Some(kind) = self.kind(node, external_url)? {
+            let batching = kind.batching;
+            (http_target(kind, self.http.as_ref(), node, &at_name)?, batching)
+        } else {
+            let other = self.other_target(node)?;
+            (other.ok_or_else(|| at_name("has no destination".into()))?, FOR_PROGRAMS)
         };
         let BatchDocument { max_items, max_wait } = self.batch;
         let batching = Batching {
@@ -330,7 +289,32 @@ impl ReceiverDocument {
         Ok(Receiver { name, matching: self.matching, batching, target })
     }
 
-    /// Returns the part that depends on the kind; `None` for a file.
+    /// Returns the target of a receiver that is not reached by HTTP.
+    fn other_target(&mut self, node: &YamlNode) -> Result<Option<ReceiverTarget>, YamlError> {
+        let (place, target) = if let Some(file) = self.file.take() {
+            ("a file receiver", file_target(file, node)?)
+        } else if let Some(nats) = self.nats.take() {
+            (
+                "a receiver on NATS: see nats",
+                ReceiverTarget::Bus(Box::new(Bus::Nats(nats.into_nats(node.get("nats"))?))),
+            )
+        } else if let Some(kafka) = self.kafka.take() {
+            (
+                "a receiver on Kafka: see kafka",
+                ReceiverTarget::Bus(Box::new(Bus::Kafka(kafka.into_kafka(node.get("kafka"))?))),
+            )
+        } else {
+            return Ok(None);
+        };
+        let http = node.get("http");
+        if http.is_null() {
+            Ok(Some(target))
+        } else {
+            Err(http.error(format!("http: has no effect on {place}: remove it")))
+        }
+    }
+
+    /// Returns the part that depends on the kind; `None` for a receiver that is not reached by HTTP.
     fn kind(
         &mut self,
         node: &YamlNode,
@@ -338,11 +322,18 @@ impl ReceiverDocument {
     ) -> Result<Option<ReceiverKind<'static>>, YamlError> {
         let kind =
             |place, format, url| ReceiverKind { format, url, path: "", signing: None, batching: FOR_PROGRAMS, place };
-        if let Some(WebhookDocument { url, signing_secret, template }) = self.webhook.take() {
-            let webhook = template.map_or(Ok(Webhook::default()), |template| {
-                let made = template.read().and_then(Webhook::with_template);
-                made.map_err(|why| node.at(&["webhook", "template"]).error(format!("webhook.template: {why}")))
-            })?;
+        if let Some(WebhookDocument { url, signing_secret, template, content_type }) = self.webhook.take() {
+            let at = |key: &str, why: String| node.at(&["webhook", key]).error(format!("webhook.{key}: {why}"));
+            let webhook = match template {
+                Some(template) => {
+                    let made = template.read().and_then(|template| Webhook::with_template(template, content_type));
+                    made.map_err(|why| at("template", why))?
+                }
+                None if content_type.is_some() => {
+                    return Err(at("contentType", "has no effect without a template: remove it".into()));
+                }
+                None => Webhook::default(),
+            };
             return Ok(Some(ReceiverKind {
                 signing: signing_secret,
                 ..kind("webhook", ReceiverFormat::Webhook(webhook), url)
@@ -367,10 +358,6 @@ impl ReceiverDocument {
 }
 
 fn file_target(file: FileDocument, node: &YamlNode) -> Result<ReceiverTarget, YamlError> {
-    let http = node.get("http");
-    if !http.is_null() {
-        return Err(http.error("http: has no effect on a file receiver: remove it"));
-    }
     let FileDocument { path, max_size, max_files } = file;
     // Fails now if the file cannot be written, not when the first violation appears.
     let writable = fs::OpenOptions::new().append(true).create(true).open(&path);

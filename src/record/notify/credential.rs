@@ -1,12 +1,15 @@
 //! Values in the receiver file: plain texts, and secrets. Secrets are kept in files or environment variables and read
 //! whenever they are needed, so that a rotated one is used at once. They are never shown.
 
-use std::{env, fmt, fs, path::PathBuf};
+use std::{cmp::Reverse, collections::BTreeSet, env, fmt, fs, path::PathBuf};
 
 use serde::{
     Deserialize, Deserializer,
     de::{self, MapAccess, Visitor},
 };
+
+/// Replaces a secret.
+const HIDDEN: &str = "[***]";
 
 /// A text, or where it is read from.
 #[derive(Clone, PartialEq, Eq)]
@@ -101,6 +104,34 @@ impl<'de> Deserialize<'de> for ReceiverCredential {
 
 /// The error about a secret in the receiver file itself.
 const INLINE: &str = "do not put secrets in this file: use {file: PATH} or {env: NAME}";
+
+/// Texts that may not be shown.
+#[derive(Default)]
+pub(super) struct Redaction {
+    /// The longest first, so that replacing a part of a secret does not keep the rest of it visible.
+    texts: BTreeSet<(Reverse<usize>, String)>,
+}
+
+impl Redaction {
+    /// Adds a secret, and each run of letters and digits in it: those look the same where the rest is escaped for a URL
+    /// or JSON.
+    pub(super) fn add(&mut self, secret: &str) {
+        self.add_whole(secret);
+        secret.split(|c: char| !c.is_ascii_alphanumeric()).for_each(|part| self.add_whole(part));
+    }
+
+    pub(super) fn add_whole(&mut self, text: &str) {
+        // Shorter texts are not secrets, and would be found anywhere.
+        if text.len() > 3 {
+            self.texts.insert((Reverse(text.len()), text.to_owned()));
+        }
+    }
+
+    /// Removes the secrets from a text.
+    pub(super) fn redact(&self, text: &str) -> String {
+        self.texts.iter().fold(text.to_owned(), |text, (_, secret)| text.replace(secret.as_str(), HIDDEN))
+    }
+}
 
 struct TextVisitor {
     may_be_plain: bool,

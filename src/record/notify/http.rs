@@ -3,7 +3,7 @@
 //! Secrets are never shown: neither URLs, which are secrets of chats, nor what a receiver repeats of them, in whatever
 //! encoding.
 
-use std::{cmp::Reverse, collections::BTreeSet, path::PathBuf, time::Duration};
+use std::{borrow::Cow, path::PathBuf, time::Duration};
 
 use data_encoding::BASE64;
 use http::{
@@ -17,7 +17,7 @@ use reqwest::{Client, Url};
 use ring::hmac;
 use serde::Serialize;
 
-use super::credential::{ReceiverCredential, Text};
+use super::credential::{ReceiverCredential, Redaction, Text};
 pub(super) use crate::cluster::http_client::RequestError;
 use crate::cluster::{
     error::reasons,
@@ -28,16 +28,14 @@ use crate::cluster::{
 const READ_BYTES: usize = 16 * 1024;
 /// Prefix of a secret of <https://www.standardwebhooks.com>; base64 follows.
 const SECRET_PREFIX: &str = "whsec_";
-/// Replaces a secret.
-const HIDDEN: &str = "[***]";
 
 /// One request, independent of its destination.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Message {
     /// The same for the same message, also when it is sent again.
     pub(super) id: String,
-    pub(super) content_type: &'static str,
-    pub(super) headers: Vec<(&'static str, String)>,
+    pub(super) content_type: Cow<'static, str>,
+    pub(super) headers: Vec<(String, String)>,
     pub(super) body: Bytes,
     /// How many notifications it contains.
     pub(super) notifications: usize,
@@ -108,17 +106,20 @@ impl Endpoint {
         let secrets = RequestSecrets::read(self).map_err(misconfigured)?;
         let (url, mut headers) = (url(&secrets.url).map_err(misconfigured)?, secrets.headers().map_err(misconfigured)?);
         let time = Timestamp::now().as_second();
-        let mut own = vec![("webhook-id", message.id.clone()), ("webhook-timestamp", time.to_string())];
+        let mut own =
+            vec![("webhook-id".to_owned(), message.id.clone()), ("webhook-timestamp".to_owned(), time.to_string())];
         if self.signing.is_some() {
             let signature = signature(&secrets.signing, &message.id, time, &message.body).map_err(misconfigured)?;
-            own.push(("webhook-signature", signature));
+            own.push(("webhook-signature".to_owned(), signature));
         }
         for (name, value) in own.iter().chain(&message.headers) {
-            if let Ok(value) = HeaderValue::from_str(value) {
-                headers.insert(*name, value);
+            if let (Ok(name), Ok(value)) = (HeaderName::try_from(name), HeaderValue::from_str(value)) {
+                headers.insert(name, value);
             }
         }
-        headers.insert(CONTENT_TYPE, HeaderValue::from_static(message.content_type));
+        let content_type =
+            HeaderValue::from_str(&message.content_type).map_err(|error| misconfigured(error.to_string()))?;
+        headers.insert(CONTENT_TYPE, content_type);
         let sent = self.client.post(url).headers(headers).body(message.body.clone()).send().await;
         match sent {
             Ok(answer) => judge(answer, &secrets).await,
@@ -235,34 +236,6 @@ impl RequestSecrets {
             headers.insert(AUTHORIZATION, value);
         }
         Ok(headers)
-    }
-}
-
-/// Texts that may not be shown.
-#[derive(Default)]
-struct Redaction {
-    /// The longest first, so that replacing a part of a secret does not keep the rest of it visible.
-    texts: BTreeSet<(Reverse<usize>, String)>,
-}
-
-impl Redaction {
-    /// Adds a secret, and each run of letters and digits in it: those look the same where the rest is escaped for a URL
-    /// or JSON.
-    fn add(&mut self, secret: &str) {
-        self.add_whole(secret);
-        secret.split(|c: char| !c.is_ascii_alphanumeric()).for_each(|part| self.add_whole(part));
-    }
-
-    fn add_whole(&mut self, text: &str) {
-        // Shorter texts are not secrets, and would be found anywhere.
-        if text.len() > 3 {
-            self.texts.insert((Reverse(text.len()), text.to_owned()));
-        }
-    }
-
-    /// Removes the secrets from a text.
-    fn redact(&self, text: &str) -> String {
-        self.texts.iter().fold(text.to_owned(), |text, (_, secret)| text.replace(secret.as_str(), HIDDEN))
     }
 }
 

@@ -18,10 +18,10 @@ use tokio::{
 use tracing::{info, warn};
 
 use super::{
-    http::{Message, RequestError},
+    http::RequestError,
     notification::{AuditIdentity, Batch, Notification},
     queue::NotificationQueue,
-    receiver::Receiver,
+    receiver::{Outgoing, Receiver},
 };
 use crate::{
     audit::{
@@ -67,7 +67,7 @@ pub(super) struct Worker {
     health: watch::Sender<Health>,
     queue: NotificationQueue,
     /// The requests of the current batch that are not sent yet, the next first.
-    unsent: VecDeque<Message>,
+    unsent: VecDeque<Outgoing>,
     /// Whether they resend open violations, which are out of date when they have to wait.
     is_resent: bool,
     /// When all open violations are sent again.
@@ -164,7 +164,7 @@ impl Worker {
 
     /// Returns how many notifications are not sent yet.
     fn pending(&self) -> usize {
-        let unsent = if self.is_resent { 0 } else { self.unsent.iter().map(|message| message.notifications).sum() };
+        let unsent = if self.is_resent { 0 } else { self.unsent.iter().map(Outgoing::notifications).sum() };
         self.queue.len() + unsent
     }
 
@@ -198,7 +198,7 @@ impl Worker {
                 span.set(|| {
                     [
                         ("kaudit.receiver", receiver.name.clone().into()),
-                        ("kaudit.notifications", count(message.notifications)),
+                        ("kaudit.notifications", count(message.notifications())),
                     ]
                 });
                 let result = receiver.send(&message).await;
@@ -212,7 +212,7 @@ impl Worker {
     }
 
     fn queue_messages(&mut self, batch: &Batch) {
-        match self.receiver.messages(batch, &self.context.audit) {
+        match self.receiver.outgoing(batch, &self.context.audit) {
             Ok(messages) => self.unsent.extend(messages),
             Err(why) => {
                 self.dropped("template", batch.notifications.len() as u64);
@@ -249,7 +249,12 @@ impl Worker {
             }
             Err(RequestError::Refused(why)) => {
                 (self.failures, self.pause) = (0, None);
-                let notifications = self.unsent.pop_front().map_or(0, |message| message.notifications);
+                let refused = self.unsent.pop_front();
+                if let Some(parts) = refused.as_ref().and_then(Outgoing::split) {
+                    parts.into_iter().rev().for_each(|part| self.unsent.push_front(part));
+                    return;
+                }
+                let notifications = refused.map_or(0, |message| message.notifications());
                 self.dropped("refused", notifications as u64);
                 self.report(why);
             }

@@ -51,7 +51,7 @@ impl Alertmanager {
             batch.notifications.iter().map(|notification| self.alert(notification, audit, now)).collect();
         let (id, notifications) = (batch.name(), batch.notifications.len());
         let body = json(&alerts)?;
-        Ok(vec![Message { id, content_type: "application/json", headers: Vec::new(), body, notifications }])
+        Ok(vec![Message { id, content_type: "application/json".into(), headers: Vec::new(), body, notifications }])
     }
 
     fn alert(&self, notification: &Notification, audit: &AuditIdentity, now: Timestamp) -> Alert {

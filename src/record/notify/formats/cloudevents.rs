@@ -1,9 +1,12 @@
-//! `CloudEvents` 1.0 over HTTP, in each of the three modes of its HTTP protocol binding.
+//! `CloudEvents` 1.0: over HTTP, in each of the three modes of its protocol binding, and as records of event buses.
 
 use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use cloudevents::{AttributesReader as _, Data, Event, EventBuilder as _, EventBuilderV10, event::AttributeValue};
+use hyper::body::Bytes;
+use jiff::Timestamp;
+use serde::Deserialize;
+use serde_json::json;
 
 use crate::record::notify::{
     http::{Message, json},
@@ -11,12 +14,19 @@ use crate::record::notify::{
 };
 use crate::{cluster::identity::API_VERSION, record::message_name::message_name};
 
-const SPEC_VERSION: &str = "1.0";
 const JSON: &str = "application/json";
+/// The content type of an event in the JSON format.
+const EVENT_JSON: &str = "application/cloudevents+json; charset=utf-8";
+/// The same for several events.
+const BATCH_JSON: &str = "application/cloudevents-batch+json; charset=utf-8";
+/// The prefix of attributes in headers of HTTP.
+const HTTP_PREFIX: &str = "ce-";
+/// The header of the data's type, in HTTP and in Kafka.
+const CONTENT_TYPE: &str = "content-type";
 /// The prefix of every `type`.
 const TYPE: &str = "dev.kaudit.violation";
 
-/// How an event becomes a request.
+/// How an event becomes a request or a record.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum CloudEventsMode {
@@ -29,101 +39,112 @@ pub(crate) enum CloudEventsMode {
     Batched,
 }
 
-/// A receiver of `CloudEvents`.
+/// A receiver of `CloudEvents` over HTTP.
 #[derive(Debug, Default)]
 pub(crate) struct CloudEvents {
     pub(crate) mode: CloudEventsMode,
 }
 
-/// An event in the JSON format.
-#[derive(Serialize)]
-struct CloudEvent {
-    specversion: &'static str,
-    id: String,
-    source: String,
-    #[serde(rename = "type")]
-    kind: String,
-    subject: String,
-    time: String,
-    datacontenttype: &'static str,
-    /// An extension: `source` may be the same in several clusters.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    cluster: Option<Arc<str>>,
-    data: Value,
+/// An event, and the notification that it is about.
+pub(crate) struct ReportedEvent {
+    event: Event,
+    pub(crate) time: Timestamp,
+    /// `None` for the event that counts notifications that were left out.
+    pub(crate) notification: Option<Arc<Notification>>,
 }
 
 impl CloudEvents {
     pub(super) fn messages(&self, batch: &Batch, audit: &AuditIdentity) -> Result<Vec<Message>, String> {
-        let reported = batch.notifications.iter().map(|notification| event(notification, audit));
-        let events: Vec<CloudEvent> = left_out(batch, audit).into_iter().chain(reported).collect();
-        let count = |event: &CloudEvent| usize::from(event.kind != left_out_type());
-        match self.mode {
-            CloudEventsMode::Batched => {
-                let (id, notifications) = (batch.name(), batch.notifications.len());
-                let content_type = "application/cloudevents-batch+json; charset=utf-8";
-                Ok(vec![Message { id, content_type, headers: Vec::new(), body: json(&events)?, notifications }])
-            }
-            CloudEventsMode::Structured => {
-                let structured = |event: CloudEvent| {
-                    let content_type = "application/cloudevents+json; charset=utf-8";
-                    let (body, notifications) = (json(&event)?, count(&event));
-                    Ok(Message { id: event.id, content_type, headers: Vec::new(), body, notifications })
-                };
-                events.into_iter().map(structured).collect()
-            }
-            CloudEventsMode::Binary => {
-                let binary = |event: CloudEvent| {
-                    let (body, notifications) = (json(&event.data)?, count(&event));
-                    let cluster = event.cluster.map(|name| ("ce-cluster", header_value(&name)));
-                    let headers = [
-                        ("ce-specversion", event.specversion.to_owned()),
-                        ("ce-id", event.id.clone()),
-                        ("ce-source", event.source),
-                        ("ce-type", event.kind),
-                        ("ce-subject", header_value(&event.subject)),
-                        ("ce-time", event.time),
-                    ];
-                    let headers = headers.into_iter().chain(cluster).collect();
-                    Ok(Message { id: event.id, content_type: JSON, headers, body, notifications })
-                };
-                events.into_iter().map(binary).collect()
-            }
+        let reported = events(batch, audit)?;
+        if self.mode == CloudEventsMode::Batched {
+            let events: Vec<&Event> = reported.iter().map(|reported| &reported.event).collect();
+            let (id, notifications) = (batch.name(), batch.notifications.len());
+            let body = json(&events)?;
+            return Ok(vec![Message { id, content_type: BATCH_JSON.into(), headers: Vec::new(), body, notifications }]);
         }
+        let message = |reported: ReportedEvent| {
+            let (mut headers, body) = reported.content(self.mode, HTTP_PREFIX)?;
+            headers.retain(|(name, _)| name != CONTENT_TYPE);
+            let headers = headers.into_iter().map(|(name, value)| (name, header_value(&value))).collect();
+            let content_type = if self.mode == CloudEventsMode::Binary { JSON } else { EVENT_JSON }.into();
+            let notifications = usize::from(reported.notification.is_some());
+            Ok(Message { id: reported.id().to_owned(), content_type, headers, body, notifications })
+        };
+        reported.into_iter().map(message).collect()
     }
 }
 
-fn event(notification: &Notification, audit: &AuditIdentity) -> CloudEvent {
-    CloudEvent {
-        specversion: SPEC_VERSION,
-        id: notification.id.clone(),
-        source: source(audit),
-        kind: format!("{TYPE}.{}", notification.event.word()),
-        subject: format!("{}/{}", notification.resource.kind_with_group(), notification.resource.path()),
-        time: notification.time.to_string(),
-        datacontenttype: JSON,
-        cluster: audit.cluster.clone(),
-        data: serde_json::to_value(notification).unwrap_or_default(),
+impl ReportedEvent {
+    /// Returns the id of the event.
+    pub(crate) fn id(&self) -> &str {
+        self.event.id()
+    }
+
+    /// Returns headers and body in binary mode, with this prefix in the names of attributes, or else in structured mode.
+    ///
+    /// # Errors
+    /// If the event cannot be written as JSON.
+    pub(crate) fn content(
+        &self,
+        mode: CloudEventsMode,
+        prefix: &str,
+    ) -> Result<(Vec<(String, String)>, Bytes), String> {
+        if mode != CloudEventsMode::Binary {
+            return Ok((vec![(CONTENT_TYPE.to_owned(), EVENT_JSON.to_owned())], json(&self.event)?));
+        }
+        let header = |(name, value): (&str, AttributeValue<'_>)| match name {
+            "datacontenttype" => (CONTENT_TYPE.to_owned(), value.to_string()),
+            // The type would show the offset of UTC in numbers, which the JSON format does not.
+            "time" => (format!("{prefix}{name}"), self.time.to_string()),
+            _ => (format!("{prefix}{name}"), value.to_string()),
+        };
+        let body = match self.event.data() {
+            Some(Data::Json(data)) => json(data)?,
+            _ => Bytes::new(),
+        };
+        Ok((self.event.iter().map(header).collect(), body))
     }
 }
 
-fn left_out_type() -> String {
-    format!("{TYPE}s.leftout")
+/// Returns the events of a batch, in order, after one with the count of notifications that were left out, if any were.
+///
+/// # Errors
+/// If an event is invalid.
+pub(crate) fn events(batch: &Batch, audit: &AuditIdentity) -> Result<Vec<ReportedEvent>, String> {
+    let reported = batch.notifications.iter().map(|notification| event(notification, audit));
+    left_out(batch, audit).into_iter().chain(reported).collect()
+}
+
+fn event(notification: &Arc<Notification>, audit: &AuditIdentity) -> Result<ReportedEvent, String> {
+    let builder = builder(audit, notification.time)
+        .id(&notification.id)
+        .ty(format!("{TYPE}.{}", notification.event.word()))
+        .subject(format!("{}/{}", notification.resource.kind_with_group(), notification.resource.path()))
+        .data(JSON, serde_json::to_value(&**notification).map_err(|error| error.to_string())?);
+    let event = builder.build().map_err(|error| error.to_string())?;
+    Ok(ReportedEvent { event, time: notification.time, notification: Some(Arc::clone(notification)) })
 }
 
 /// Returns the event about notifications that were left out, if any were.
-fn left_out(batch: &Batch, audit: &AuditIdentity) -> Option<CloudEvent> {
+fn left_out(batch: &Batch, audit: &AuditIdentity) -> Option<Result<ReportedEvent, String>> {
     let before = batch.notifications.first().filter(|_| batch.left_out > 0)?;
-    Some(CloudEvent {
-        specversion: SPEC_VERSION,
-        id: message_name(&[&before.id, "left out"]),
-        source: source(audit),
-        kind: left_out_type(),
-        subject: format!("{}/{}", audit.namespace, audit.name),
-        time: before.time.to_string(),
-        datacontenttype: JSON,
-        cluster: audit.cluster.clone(),
-        data: json!({"leftOut": batch.left_out}),
-    })
+    let builder = builder(audit, before.time)
+        .id(message_name(&[&before.id, "left out"]))
+        .ty(format!("{TYPE}s.leftout"))
+        .subject(format!("{}/{}", audit.namespace, audit.name))
+        .data(JSON, json!({"leftOut": batch.left_out}));
+    let event = builder.build().map_err(|error| error.to_string());
+    Some(event.map(|event| ReportedEvent { event, time: before.time, notification: None }))
+}
+
+/// Returns a builder with the attributes that all events have.
+fn builder(audit: &AuditIdentity, time: Timestamp) -> EventBuilderV10 {
+    let builder = EventBuilderV10::new().source(source(audit)).time(time.to_string());
+    // An extension: `source` may be the same in several clusters.
+    match &audit.cluster {
+        Some(cluster) => builder.extension("cluster", &**cluster),
+        None => builder,
+    }
 }
 
 /// Returns the path of the `Audit` object in the API, as a URI reference without a host.
@@ -141,6 +162,8 @@ fn header_value(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::Value;
+
     use super::*;
 
     fn messages(mode: CloudEventsMode) -> Vec<Message> {
@@ -156,6 +179,9 @@ mod tests {
             messages(CloudEventsMode::Binary),
         );
         insta::assert_snapshot!(serde_json::to_string_pretty(&parsed(&structured[1])).unwrap());
+        for message in &structured {
+            assert!(serde_json::from_slice::<Event>(&message.body).is_ok());
+        }
         assert_eq!(parsed(&structured[0])["data"], json!({"leftOut": 2}));
         assert_eq!(structured.iter().map(parsed).collect::<Value>(), parsed(&batched[0]));
         assert_eq!((structured.len(), batched.len(), binary.len()), (4, 1, 4));

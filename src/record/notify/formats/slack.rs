@@ -36,7 +36,7 @@ impl Slack {
         let text = text(batch, audit, self.external_url.as_deref());
         let body = json(&json!({"text": text, "unfurl_links": false, "unfurl_media": false}))?;
         let (id, notifications) = (batch.name(), batch.notifications.len());
-        Ok(vec![Message { id, content_type: "application/json", headers: Vec::new(), body, notifications }])
+        Ok(vec![Message { id, content_type: "application/json".into(), headers: Vec::new(), body, notifications }])
     }
 }
 
