@@ -306,7 +306,7 @@ pub struct WritingArgs {
     )]
     pub event_ttl: Duration,
 
-    /// Send new and resolved violations to the receivers in this YAML file: webhooks, CloudEvents, Slack, Alertmanager, files
+    /// Send new and resolved violations to the receivers in this YAML file: webhooks, CloudEvents, NATS, Kafka, Slack, Alertmanager, files
     #[expect(clippy::doc_markdown, reason = "help is not Markdown")]
     #[arg(long, env = "KAUDIT_NOTIFY", value_name = "FILE")]
     pub notify: Option<PathBuf>,

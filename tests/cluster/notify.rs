@@ -1,7 +1,10 @@
 //! Notifications: each kind of receiver is a real server on loopback.
 
 mod alertmanager;
+mod bus;
 mod formats;
+mod kafka;
+mod nats;
 mod receiver;
 
 use std::time::Duration;

@@ -35,6 +35,44 @@ pub fn serving_certificate() -> Result<ServingCertificate> {
     Ok(ServingCertificate { authority: authority.pem(), certificate, key })
 }
 
+/// A certificate authority for servers and their clients on this machine.
+pub struct TestAuthority(Authority);
+
+impl TestAuthority {
+    /// Creates an authority with a new key.
+    ///
+    /// # Errors
+    ///
+    /// If no key can be generated.
+    pub fn new() -> Result<Self> {
+        Authority::new().map(Self)
+    }
+
+    /// Returns the authority's own certificate as PEM.
+    #[must_use]
+    pub fn pem(&self) -> String {
+        self.0.pem()
+    }
+
+    /// Returns a certificate for a server on this machine and its private key, as PEM.
+    ///
+    /// # Errors
+    ///
+    /// If no key can be generated.
+    pub fn server(&self) -> Result<(String, String)> {
+        self.0.server().map(|Identity { certificate, key }| (certificate, key))
+    }
+
+    /// Returns a certificate for a client with this name and its private key, as PEM.
+    ///
+    /// # Errors
+    ///
+    /// If no key can be generated.
+    pub fn client(&self, name: &str) -> Result<(String, String)> {
+        self.0.client(name, "clients", None).map(|Identity { certificate, key }| (certificate, key))
+    }
+}
+
 /// A certificate and its private key, both as PEM.
 pub(crate) struct Identity {
     pub(crate) certificate: String,

@@ -149,6 +149,14 @@ pub(crate) const KYVERNO: Module = Module {
     ..PLAIN
 };
 
+/// The NATS server.
+pub(crate) const NATS: Module = Module {
+    folder: "nats",
+    main: "github.com/nats-io/nats-server/v2",
+    packages: &[Package { path: "github.com/nats-io/nats-server/v2", binary: "nats-server" }],
+    ..PLAIN
+};
+
 /// The API server's environment for CEL expressions of admission policies.
 pub(crate) const CEL: Module = Module {
     folder: "cel",
@@ -308,12 +316,12 @@ pub(crate) fn go() -> Option<PathBuf> {
     find_on_path(&env::var_os("PATH")?, "go")
 }
 
-fn find_on_path(path: &OsString, name: &str) -> Option<PathBuf> {
+pub(crate) fn find_on_path(path: &OsString, name: &str) -> Option<PathBuf> {
     env::split_paths(path).map(|folder| folder.join(name)).find(|file| file.is_file())
 }
 
 /// Returns Cargo's target folder: from the environment, else the one that contains this binary.
-fn target_folder() -> Result<PathBuf> {
+pub(crate) fn target_folder() -> Result<PathBuf> {
     if let Some(folder) = env::var_os("CARGO_TARGET_DIR").map(PathBuf::from)
         && folder.is_absolute()
     {
@@ -344,7 +352,7 @@ mod tests {
 
     #[test]
     fn versions_come_from_the_modules() {
-        let compared = [&CONFTEST, &PROMETHEUS, &ALERTMANAGER, &GRAFANA_SCHEMA, &OTLP, &TRIVY, &SIGSTORE];
+        let compared = [&CONFTEST, &NATS, &PROMETHEUS, &ALERTMANAGER, &GRAFANA_SCHEMA, &OTLP, &TRIVY, &SIGSTORE];
         for module in [&KUBERNETES, &OPA, &OPA_CASES, &GATOR].into_iter().chain(compared) {
             let recipe = module.recipe().expect("a module that requires its tools");
             assert!(recipe.version.starts_with('v'), "{}", recipe.version);

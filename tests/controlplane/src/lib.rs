@@ -1,4 +1,5 @@
-//! A real Kubernetes control plane for tests: etcd and kube-apiserver as child processes.
+//! A real Kubernetes control plane for tests: etcd and kube-apiserver as child processes; also the event buses that
+//! notifications are sent to.
 //!
 //! ```text
 //! tools ──► go_build        which binary to run; builds it from tests/tools if necessary
@@ -10,6 +11,7 @@
 //!   ├── kubectl             kubectl, apply, namespaces
 //!   └── audit               the audit log of the API server
 //! shared                    one plane for a whole test process
+//! nats, kafka               a server of an event bus, which ends with this process
 //! ```
 //!
 //! A test first calls [`require`], which prints that the test is skipped if there is neither a control plane nor Go to
@@ -19,7 +21,9 @@ mod audit;
 mod certificates;
 mod faults;
 mod go_build;
+mod kafka;
 mod kubectl;
+mod nats;
 mod plane;
 mod server;
 mod shared;
@@ -27,7 +31,9 @@ mod tools;
 mod users;
 
 pub use audit::{AuditPosition, AuditRecord};
-pub use certificates::{ServingCertificate, serving_certificate};
+pub use certificates::{ServingCertificate, TestAuthority, serving_certificate};
+pub use kafka::{KafkaBroker, KafkaOptions, require_kafka};
+pub use nats::NatsServer;
 pub use plane::{ControlPlane, Options};
 pub use shared::shared;
 pub use tools::{Tool, available, require, require_tool, tool};

@@ -14,7 +14,7 @@ use anyhow::{Result, ensure};
 
 use crate::{
     go_build::{
-        ALERTMANAGER, CEL, CONFTEST, GATOR, GRAFANA_SCHEMA, KUBERNETES, KYVERNO, Module, OPA, OPA_CASES, OTLP,
+        ALERTMANAGER, CEL, CONFTEST, GATOR, GRAFANA_SCHEMA, KUBERNETES, KYVERNO, Module, NATS, OPA, OPA_CASES, OTLP,
         PROMETHEUS, REGISTRY, SIGSTORE, TRIVY, go,
     },
     shared::use_existing_cluster,
@@ -65,6 +65,8 @@ pub enum Tool {
     Kyverno,
     /// A registry of OCI artifacts.
     Registry,
+    /// The NATS server.
+    NatsServer,
     /// Creates keyless signatures with its own Sigstore, and verifies with sigstore-go.
     Sigstore,
 }
@@ -93,6 +95,7 @@ impl Tool {
             Self::Cel => "cel",
             Self::Kyverno => "kyverno",
             Self::Registry => "registry",
+            Self::NatsServer => "nats-server",
             Self::Sigstore => "sigstore",
         }
     }
@@ -111,6 +114,7 @@ impl Tool {
             Self::Cel => &CEL,
             Self::Kyverno => &KYVERNO,
             Self::Registry => &REGISTRY,
+            Self::NatsServer => &NATS,
             Self::Sigstore => &SIGSTORE,
             _ => &KUBERNETES,
         }
@@ -211,7 +215,7 @@ pub fn require_tool(tool: Tool) -> bool {
     decide(tool.available())
 }
 
-fn decide(available: Result<(), String>) -> bool {
+pub(crate) fn decide(available: Result<(), String>) -> bool {
     let Err(reason) = available else { return true };
     assert!(!in_ci(), "{reason}");
     print_uncaptured(&format!("SKIPPED {}: {reason}", std::thread::current().name().unwrap_or("a test")));

@@ -16,6 +16,7 @@ fn tools_run() {
         (Tool::Alertmanager, &[], "127.0.0.1:"),
         (Tool::OtlpReceiver, &[], "127.0.0.1:"),
         (Tool::Registry, &[], "usage: registry"),
+        (Tool::NatsServer, &["--version"], "nats-server: v2."),
         (Tool::OpaCases, &[], "\"version\""),
         (Tool::Trivy, &["library"], "trivy-checks@v"),
         (Tool::Sigstore, &["help"], "usage: sigstore"),
