@@ -292,15 +292,15 @@ impl ReceiverDocument {
     /// Returns the target of a receiver that is not reached by HTTP.
     fn other_target(&mut self, node: &YamlNode) -> Result<Option<ReceiverTarget>, YamlError> {
         let (place, target) = if let Some(file) = self.file.take() {
-            ("a file receiver", file_target(file, node)?)
+            ("a file receiver: remove it", file_target(file, node)?)
         } else if let Some(nats) = self.nats.take() {
             (
-                "a receiver on NATS: see nats",
+                "a receiver of type nats: use the fields of nats",
                 ReceiverTarget::Bus(Box::new(Bus::Nats(nats.into_nats(node.get("nats"))?))),
             )
         } else if let Some(kafka) = self.kafka.take() {
             (
-                "a receiver on Kafka: see kafka",
+                "a receiver of type kafka: use the fields of kafka",
                 ReceiverTarget::Bus(Box::new(Bus::Kafka(kafka.into_kafka(node.get("kafka"))?))),
             )
         } else {
@@ -310,7 +310,7 @@ impl ReceiverDocument {
         if http.is_null() {
             Ok(Some(target))
         } else {
-            Err(http.error(format!("http: has no effect on {place}: remove it")))
+            Err(http.error(format!("http: has no effect on {place}")))
         }
     }
 

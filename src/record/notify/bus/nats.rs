@@ -163,7 +163,8 @@ impl Nats {
                 options.nkey(text)
             }
             NatsLogin::Credentials(credentials) => {
-                let text = secret(credentials)?;
+                // The parser needs the end of the last line.
+                let text = secret(credentials)? + "\n";
                 options.credentials(&text).map_err(|_| {
                     format!("{credentials} is not a credentials file: it needs a user JWT and the seed of its nkey")
                 })?

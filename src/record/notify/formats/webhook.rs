@@ -166,7 +166,7 @@ mod tests {
     #[test]
     fn a_body_that_is_not_json_is_never_sent() {
         // It is JSON with the samples that are rendered at the start.
-        let template = "{% if notifications[0].message == 'bad' %}{{% else %}1{% endif %}";
+        let template = "{% if notifications[0].message == 'bad' %}}{% else %}1{% endif %}";
         let webhook = Webhook::with_template(template.to_owned(), None).unwrap();
         let batch = |message| {
             let notification = Notification::sample(Lifecycle::Appeared, message);
