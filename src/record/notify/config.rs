@@ -307,11 +307,7 @@ impl ReceiverDocument {
             return Ok(None);
         };
         let http = node.get("http");
-        if http.is_null() {
-            Ok(Some(target))
-        } else {
-            Err(http.error(format!("http: has no effect on {place}")))
-        }
+        if http.is_null() { Ok(Some(target)) } else { Err(http.error(format!("http: has no effect on {place}"))) }
     }
 
     /// Returns the part that depends on the kind; `None` for a receiver that is not reached by HTTP.

@@ -1,13 +1,16 @@
 //! What the tests of event buses share.
 
-use std::collections::BTreeMap;
+use std::{
+    collections::BTreeMap,
+    time::{Duration, Instant},
+};
 
 use cloudevents::{AttributesReader as _, Data, Event};
 use serde_json::{Value, json};
 
 use crate::{
     events::Scene,
-    support::{Running, denies_marked, wait_for},
+    support::{PATIENCE, Running, denies_marked, wait_for},
 };
 
 /// A record that a bus has stored.
@@ -68,10 +71,11 @@ pub(super) async fn until_retried(kaudit: &Running, receiver: &str) {
 
 /// Waits until the log has a text.
 pub(super) async fn until_logged(kaudit: &Running, text: &str) {
-    wait_for(&format!("{text:?} in the log:\n{}", kaudit.log()), || async {
-        kaudit.log().contains(text).then_some(())
-    })
-    .await;
+    let deadline = Instant::now() + PATIENCE;
+    while !kaudit.log().contains(text) {
+        assert!(Instant::now() < deadline, "waited in vain for {text:?} in the log:\n{}", kaudit.log());
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
 }
 
 /// Returns how many notifications of a receiver were dropped for a reason.

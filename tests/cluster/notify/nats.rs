@@ -197,7 +197,7 @@ authorization {{ users: [
     scene.create(["a".to_owned()], "yes").await;
     let kaudit = start(&scene, &config).await;
     until_stored(&keys, 1).await;
-    until_logged(&kaudit, "receiver login cannot be reached: authorization violation").await;
+    until_logged(&kaudit, "receiver login cannot be reached: nats: authorization violation").await;
     until_logged(&kaudit, "receiver stranger cannot be reached: invalid peer certificate").await;
     // The right password is used without a restart.
     std::fs::write(file("password"), "right-password").unwrap();
@@ -247,19 +247,28 @@ struct Account {
 impl Account {
     fn new() -> Self {
         let (operator, account, user) = (KeyPair::new_operator(), KeyPair::new_account(), KeyPair::new_user());
+        // With operators, JetStream needs an account of its own.
+        let system = KeyPair::new_account();
         let unlimited = json!({
             "subs": -1, "conn": -1, "leaf": -1, "imports": -1, "exports": -1, "data": -1, "payload": -1, "wildcards": true,
             "mem_storage": -1, "disk_storage": -1, "streams": -1, "consumer": -1,
         });
         let claims = json!({"type": "account", "version": 2, "limits": unlimited});
         let account_token = token(&operator, &account.public_key(), &claims);
+        let mut claims = claims;
+        for jetstream in ["mem_storage", "disk_storage", "streams", "consumer"] {
+            claims["limits"][jetstream] = 0.into();
+        }
+        let system_token = token(&operator, &system.public_key(), &claims);
         let operator_token = token(&operator, &operator.public_key(), &json!({"type": "operator", "version": 2}));
         let claims = json!({"type": "user", "version": 2, "subs": -1, "data": -1, "payload": -1, "pub": {}, "sub": {}});
         let user_token = token(&account, &user.public_key(), &claims);
         Self {
             settings: format!(
-                "operator: {operator_token}\nresolver: MEMORY\nresolver_preload: {{ {}: {account_token} }}\n",
-                account.public_key()
+                "operator: {operator_token}\nsystem_account: {system}\nresolver: MEMORY\n\
+                 resolver_preload: {{ {}: {account_token}, {system}: {system_token} }}\n",
+                account.public_key(),
+                system = system.public_key()
             ),
             credentials: format!(
                 "-----BEGIN NATS USER JWT-----\n{user_token}\n------END NATS USER JWT------\n\n\
