@@ -27,6 +27,16 @@ const JAVA: [&str; 5] = [
     "-Dorg.slf4j.simpleLogger.log.org.apache.kafka=error",
 ];
 
+/// The settings of every broker.
+const FIXED: &str = "process.roles=broker,controller
+node.id=1
+controller.listener.names=CONTROLLER
+inter.broker.listener.name=PLAINTEXT
+listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SASL_SSL:SASL_SSL
+offsets.topic.replication.factor=1
+auto.create.topics.enable=false
+";
+
 /// A broker. It ends with this process in any case.
 pub struct KafkaBroker {
     server: Server,
@@ -144,38 +154,45 @@ impl KafkaBroker {
 }
 
 fn settings(options: &KafkaOptions, folder: &Path, [plain, secured, controller]: [u16; 3]) -> Result<String> {
-    let mut listeners = format!("PLAINTEXT://127.0.0.1:{plain}");
-    let mut lines = options.lines.clone();
-    if let Some((certificate, key, clients)) = &options.certificate {
-        listeners += &format!(",SASL_SSL://127.0.0.1:{secured}");
-        let (server, trusted) = (folder.join("server.pem"), folder.join("clients.pem"));
-        fs::write(&server, format!("{key}{certificate}"))?;
-        fs::write(&trusted, clients)?;
-        lines += &format!(
-            "\nssl.keystore.type=PEM\nssl.keystore.location={}\nssl.truststore.type=PEM\nssl.truststore.location={}\n\
-             ssl.client.auth=requested\nsasl.enabled.mechanisms=PLAIN,SCRAM-SHA-256,SCRAM-SHA-512\n",
-            server.display(),
-            trusted.display()
-        );
-        let (user, password) = options.user.as_ref().context("a listener with SASL needs a user")?;
-        let module = "org.apache.kafka.common.security";
-        lines += &format!(
-            "listener.name.sasl_ssl.plain.sasl.jaas.config={module}.plain.PlainLoginModule required user_{user}=\"{password}\";\n"
-        );
-        for mechanism in ["256", "512"] {
-            lines += &format!(
-                "listener.name.sasl_ssl.scram-sha-{mechanism}.sasl.jaas.config={module}.scram.ScramLoginModule required;\n"
-            );
-        }
+    let mut listeners = vec![format!("PLAINTEXT://127.0.0.1:{plain}")];
+    let mut lines = vec![options.lines.clone()];
+    if options.certificate.is_some() {
+        listeners.push(format!("SASL_SSL://127.0.0.1:{secured}"));
+        lines.extend(security(options, folder)?);
     }
-    Ok(format!(
-        "process.roles=broker,controller\nnode.id=1\ncontroller.quorum.voters=1@127.0.0.1:{controller}\n\
-         listeners={listeners},CONTROLLER://127.0.0.1:{controller}\nadvertised.listeners={listeners}\n\
-         controller.listener.names=CONTROLLER\ninter.broker.listener.name=PLAINTEXT\n\
-         listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SASL_SSL:SASL_SSL\n\
-         offsets.topic.replication.factor=1\nauto.create.topics.enable=false\nlog.dirs={}\n{lines}\n",
-        folder.join("data").display()
-    ))
+    let listeners = listeners.join(",");
+    lines.extend([
+        format!("controller.quorum.voters=1@127.0.0.1:{controller}"),
+        format!("listeners={listeners},CONTROLLER://127.0.0.1:{controller}"),
+        format!("advertised.listeners={listeners}"),
+        format!("log.dirs={}", folder.join("data").display()),
+        FIXED.to_owned(),
+    ]);
+    Ok(lines.join("\n"))
+}
+
+/// Returns the settings of the listener with TLS and SASL, and writes its certificates.
+fn security(options: &KafkaOptions, folder: &Path) -> Result<Vec<String>> {
+    let (certificate, key, clients) =
+        options.certificate.as_ref().context("a listener with TLS needs a certificate")?;
+    let (user, password) = options.user.as_ref().context("a listener with SASL needs a user")?;
+    let (server, trusted) = (folder.join("server.pem"), folder.join("clients.pem"));
+    fs::write(&server, format!("{key}{certificate}"))?;
+    fs::write(&trusted, clients)?;
+    let (listener, module) = ("listener.name.sasl_ssl", "org.apache.kafka.common.security");
+    Ok(vec![
+        "ssl.keystore.type=PEM".to_owned(),
+        format!("ssl.keystore.location={}", server.display()),
+        "ssl.truststore.type=PEM".to_owned(),
+        format!("ssl.truststore.location={}", trusted.display()),
+        "ssl.client.auth=requested".to_owned(),
+        "sasl.enabled.mechanisms=PLAIN,SCRAM-SHA-256,SCRAM-SHA-512".to_owned(),
+        format!(
+            "{listener}.plain.sasl.jaas.config={module}.plain.PlainLoginModule required user_{user}=\"{password}\";"
+        ),
+        format!("{listener}.scram-sha-256.sasl.jaas.config={module}.scram.ScramLoginModule required;"),
+        format!("{listener}.scram-sha-512.sasl.jaas.config={module}.scram.ScramLoginModule required;"),
+    ])
 }
 
 /// Creates the broker's storage, with its SCRAM users.

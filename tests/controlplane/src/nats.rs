@@ -1,4 +1,4 @@
-//! A NATS server with JetStream, whose data outlives a crash.
+//! A NATS server with `JetStream`, whose data outlives a crash.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader};

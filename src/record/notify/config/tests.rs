@@ -209,7 +209,7 @@ fn messages_for_chats_are_valid_and_within_their_limits() {
         }),
         ..Notification::sample(Lifecycle::Appeared, &hostile)
     };
-    let batch = Batch { notifications: vec![Arc::new(long); 100], left_out: 7 };
+    let batch = Batch { notifications: std::iter::repeat_n(Arc::new(long), 100).collect(), left_out: 7 };
     for (receiver, limit) in config.receivers().iter().zip([28_000, 16_383, 8_000, 20_000]) {
         let outgoing = receiver.outgoing(&batch, &AuditIdentity::sample()).unwrap();
         let [Outgoing::Message(message)] = &outgoing[..] else { panic!("{outgoing:?}") };
