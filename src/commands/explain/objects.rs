@@ -96,7 +96,7 @@ impl LoadedObjects {
         if options.manifests.filename.is_empty() {
             let (clients, served) = connect(&options.cluster, &everything()).await?;
             client = Some(clients.plain.clone());
-            kinds = Some(served.kinds.clone());
+            kinds = Some(served.kinds.iter().cloned().collect());
             helpers.spawn(Informer::new(clients, selection, ReadOptions::once(secrets), changes).run(served));
         } else {
             let mut files = manifest::files(&options.manifests.filename)?;
@@ -104,13 +104,10 @@ impl LoadedObjects {
             helpers.spawn_blocking(move || drop(manifest::read(&files, &selection, secrets, false, &changes)));
         }
         let contents = SourceContents::collect(received).await;
-        let lookups = match kinds {
-            Some(kinds) => contents.lookup_state(kinds),
-            None => {
-                let kinds: BTreeSet<_> = contents.all.iter().map(|object| Arc::clone(&object.key.kind)).collect();
-                LookupState { lacks_namespaces: true, ..contents.lookup_state(kinds) }
-            }
-        };
+        let is_of_files = kinds.is_none();
+        let of_files = || contents.all.iter().map(|object| Arc::clone(&object.key.kind)).collect();
+        let kinds: BTreeSet<Arc<Kind>> = kinds.unwrap_or_else(of_files);
+        let lookups = LookupState { lacks_namespaces: is_of_files, ..contents.lookup_state(kinds) };
         Ok(Self::new(contents, lookups, client, policies))
     }
 

@@ -172,6 +172,12 @@ impl Validation<'_, '_> {
                         self.refuse(rule, &format!("{list}: {field} is required"));
                     }
                 }
+                for field in ["apiGroups", "apiVersions", "operations"] {
+                    let values = rule.get(field);
+                    if values.items().len() > 1 && values.texts().any(|value| value == "*") {
+                        self.refuse(values, &format!("{list}: {field}: * includes all others: remove them"));
+                    }
+                }
                 for version in rule.get("apiVersions").items() {
                     if version.text() == Some("") {
                         self.refuse(version, &format!("{list}: a version must not be empty"));
@@ -258,6 +264,7 @@ mod tests {
             ("[pods]", "[]", "resourceRules: resources is required"),
             ("['']", "[]", "resourceRules: apiGroups is required"),
             ("[v1]", "['']", "resourceRules: a version must not be empty"),
+            ("[CREATE]", "['*', CREATE]", "resourceRules: operations: * includes all others: remove them"),
         ] {
             assert_eq!(rule(&RULE.replace(from, to))[0], format!("5 ValidatingAdmissionPolicy p: {want}"));
         }
