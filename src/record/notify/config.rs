@@ -17,7 +17,7 @@ use serde::Deserialize;
 
 use self::{
     bus::{KafkaDocument, NatsDocument},
-    values::{Period, PositiveCount, Size, Wait},
+    values::{Period, PositiveCount, Size, TIMEOUT, Wait},
 };
 use super::{
     bus::Bus,
@@ -37,8 +37,6 @@ use super::{
 };
 use crate::rego::analysis::yaml::{self, YamlDialect, YamlError, YamlNode};
 
-/// How long a request may take.
-const TIMEOUT: Duration = Duration::from_secs(10);
 /// How long the first notification of a batch waits for others.
 const MAX_WAIT: Duration = Duration::from_secs(1);
 /// The same for chats, where people prefer one message to two.

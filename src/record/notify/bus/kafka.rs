@@ -52,29 +52,29 @@ const REASON_BYTES: usize = 400;
 
 /// A cluster of Kafka.
 #[derive(Debug)]
-pub(in crate::record::notify) struct Kafka {
+pub(crate) struct Kafka {
     /// `host:port` of brokers, which name the others.
-    pub(in crate::record::notify) brokers: Vec<String>,
-    pub(in crate::record::notify) topic: BusTemplate,
-    pub(in crate::record::notify) mode: CloudEventsMode,
-    pub(in crate::record::notify) sasl: Option<KafkaSasl>,
+    pub(crate) brokers: Vec<String>,
+    pub(crate) topic: BusTemplate,
+    pub(crate) mode: CloudEventsMode,
+    pub(crate) sasl: Option<KafkaSasl>,
     /// Without it, connections are not encrypted.
-    pub(in crate::record::notify) tls: Option<ClientTls>,
-    pub(in crate::record::notify) timeout: Duration,
+    pub(crate) tls: Option<ClientTls>,
+    pub(crate) timeout: Duration,
     connection: ConnectionSlot<KafkaConnection>,
 }
 
 /// How kaudit authenticates to brokers.
 #[derive(Debug, Clone)]
-pub(in crate::record::notify) struct KafkaSasl {
-    pub(in crate::record::notify) mechanism: SaslMechanism,
-    pub(in crate::record::notify) username: String,
-    pub(in crate::record::notify) password: ReceiverCredential,
+pub(crate) struct KafkaSasl {
+    pub(crate) mechanism: SaslMechanism,
+    pub(crate) username: String,
+    pub(crate) password: ReceiverCredential,
 }
 
 /// A mechanism of SASL.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Deserialize)]
-pub(in crate::record::notify) enum SaslMechanism {
+pub(crate) enum SaslMechanism {
     #[serde(rename = "PLAIN")]
     Plain,
     #[serde(rename = "SCRAM-SHA-256")]
@@ -98,7 +98,7 @@ impl fmt::Debug for KafkaConnection {
 }
 
 impl Kafka {
-    pub(in crate::record::notify) fn new(
+    pub(crate) fn new(
         brokers: Vec<String>,
         topic: BusTemplate,
         mode: CloudEventsMode,
@@ -112,7 +112,7 @@ impl Kafka {
     ///
     /// # Errors
     /// What cannot be read or used.
-    pub(in crate::record::notify) fn check(&self) -> Result<(), String> {
+    pub(crate) fn check(&self) -> Result<(), String> {
         self.builder().map(drop)
     }
 

@@ -45,19 +45,19 @@ const CLIENT_CAPACITY: usize = 256;
 
 /// A `JetStream` of NATS.
 #[derive(Debug)]
-pub(in crate::record::notify) struct Nats {
-    pub(in crate::record::notify) servers: Vec<ServerAddr>,
-    pub(in crate::record::notify) subject: BusTemplate,
-    pub(in crate::record::notify) login: NatsLogin,
+pub(crate) struct Nats {
+    pub(crate) servers: Vec<ServerAddr>,
+    pub(crate) subject: BusTemplate,
+    pub(crate) login: NatsLogin,
     /// Without it, the connection uses TLS only if the server requires it.
-    pub(in crate::record::notify) tls: Option<ClientTls>,
-    pub(in crate::record::notify) timeout: Duration,
+    pub(crate) tls: Option<ClientTls>,
+    pub(crate) timeout: Duration,
     connection: ConnectionSlot<NatsConnection>,
 }
 
 /// How kaudit authenticates to the server.
 #[derive(Debug, Clone)]
-pub(in crate::record::notify) enum NatsLogin {
+pub(crate) enum NatsLogin {
     /// Not, or by the client's certificate.
     Anonymous,
     Password(String, ReceiverCredential),
@@ -83,7 +83,7 @@ impl fmt::Debug for NatsConnection {
 }
 
 impl Nats {
-    pub(in crate::record::notify) fn new(
+    pub(crate) fn new(
         servers: Vec<ServerAddr>,
         subject: BusTemplate,
         login: NatsLogin,
@@ -97,7 +97,7 @@ impl Nats {
     ///
     /// # Errors
     /// What cannot be read or used.
-    pub(in crate::record::notify) fn check(&self) -> Result<(), String> {
+    pub(crate) fn check(&self) -> Result<(), String> {
         self.options().map(drop)
     }
 

@@ -19,18 +19,18 @@ use crate::record::notify::{
 
 /// A message of NATS, a record of Kafka.
 #[derive(Debug, Clone)]
-pub(in crate::record::notify) struct BusRecord {
+pub(crate) struct BusRecord {
     /// The id of the event: the same when it is published again.
-    pub(in crate::record::notify) id: String,
+    pub(crate) id: String,
     /// Records with the same key must keep their order: the id of the violation.
-    pub(in crate::record::notify) key: String,
+    pub(crate) key: String,
     /// The subject or topic.
-    pub(in crate::record::notify) address: String,
-    pub(in crate::record::notify) time: Timestamp,
-    pub(in crate::record::notify) headers: Vec<(String, String)>,
-    pub(in crate::record::notify) body: Bytes,
+    pub(crate) address: String,
+    pub(crate) time: Timestamp,
+    pub(crate) headers: Vec<(String, String)>,
+    pub(crate) body: Bytes,
     /// Whether it is a notification; the other kind of record counts notifications that were left out.
-    pub(in crate::record::notify) is_notification: bool,
+    pub(crate) is_notification: bool,
     /// Shared by all copies of the record.
     acknowledged: Arc<AtomicBool>,
 }
@@ -42,7 +42,7 @@ impl BusRecord {
     }
 
     /// Whether the bus has stored the record.
-    pub(in crate::record::notify) fn is_acknowledged(&self) -> bool {
+    pub(crate) fn is_acknowledged(&self) -> bool {
         self.acknowledged.load(Ordering::Relaxed)
     }
 }

@@ -72,7 +72,7 @@ enum AddressPart {
 
 /// A subject or topic with placeholders.
 #[derive(Debug, Clone)]
-pub(in crate::record::notify) struct BusTemplate {
+pub(crate) struct BusTemplate {
     parts: Vec<AddressPart>,
     /// Whether a character of a value is kept.
     allows: fn(char) -> bool,
@@ -84,7 +84,7 @@ impl BusTemplate {
     ///
     /// # Errors
     /// What is wrong, and what is allowed.
-    pub(in crate::record::notify) fn subject(text: &str) -> Result<Self, String> {
+    pub(crate) fn subject(text: &str) -> Result<Self, String> {
         let parts = parse(text)?;
         let literal = |c: char| c != '*' && c != '>' && !c.is_whitespace() && !c.is_control();
         for part in &parts {
@@ -106,7 +106,7 @@ impl BusTemplate {
     ///
     /// # Errors
     /// What is wrong, and what is allowed.
-    pub(in crate::record::notify) fn topic(text: &str) -> Result<Self, String> {
+    pub(crate) fn topic(text: &str) -> Result<Self, String> {
         let parts = parse(text)?;
         let allows = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
         for part in &parts {

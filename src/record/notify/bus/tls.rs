@@ -15,11 +15,11 @@ use crate::cluster::http_client::pem;
 
 /// The TLS settings of a receiver. The files are read for each connection, so they can be rotated.
 #[derive(Debug, Clone, Default)]
-pub(in crate::record::notify) struct ClientTls {
+pub(crate) struct ClientTls {
     /// Certificate authorities, which are trusted in addition to those of the system.
-    pub(in crate::record::notify) ca_file: Option<PathBuf>,
+    pub(crate) ca_file: Option<PathBuf>,
     /// The client's certificate and its private key.
-    pub(in crate::record::notify) client: Option<(PathBuf, PathBuf)>,
+    pub(crate) client: Option<(PathBuf, PathBuf)>,
 }
 
 impl ClientTls {
@@ -27,7 +27,7 @@ impl ClientTls {
     ///
     /// # Errors
     /// Which file cannot be used, and why.
-    pub(in crate::record::notify) fn config(&self) -> anyhow::Result<ClientConfig> {
+    pub(crate) fn config(&self) -> anyhow::Result<ClientConfig> {
         let mut roots = RootCertStore::empty();
         // Certificates of the system that cannot be read or parsed are not trusted.
         roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);

@@ -16,7 +16,7 @@ use super::{
         credential::ReceiverCredential,
         formats::cloudevents::CloudEventsMode,
     },
-    values::Period,
+    values::{Period, TIMEOUT},
 };
 use crate::rego::analysis::yaml::{YamlError, YamlNode};
 
@@ -141,7 +141,7 @@ impl TlsDocument {
 }
 
 fn timeout(timeout: Option<Period>) -> Duration {
-    timeout.map_or(super::TIMEOUT, |Period(timeout)| timeout)
+    timeout.map_or(TIMEOUT, |Period(timeout)| timeout)
 }
 
 /// Parses the address of a NATS server. The error does not show the address, which may have a password.

@@ -6,6 +6,9 @@ use serde::{Deserialize, Deserializer, de::Error as _};
 
 use crate::model::text;
 
+/// How long a request may take.
+pub(super) const TIMEOUT: Duration = Duration::from_secs(10);
+
 /// A duration such as `10s`.
 pub(super) struct Period(pub(super) Duration);
 
