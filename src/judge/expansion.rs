@@ -10,7 +10,7 @@ use std::{collections::BTreeSet, sync::Arc};
 use clap::ValueEnum;
 use serde_json::{Map, Value, json};
 
-use super::selected_rules::SelectedRules;
+use super::unit_selection::UnitSelection;
 use crate::model::{
     object::{Kind, ObjectKey},
     plural::plural,
@@ -73,7 +73,7 @@ pub(crate) struct Expansion {
     pub(crate) version: String,
     pub(crate) kind: String,
     /// The rules that are evaluated, by unit.
-    pub(crate) rules: Vec<SelectedRules>,
+    pub(crate) rules: Vec<UnitSelection>,
     /// The names of the admission policies that are evaluated.
     pub(crate) admission: BTreeSet<Arc<str>>,
 }

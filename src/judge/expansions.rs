@@ -14,8 +14,8 @@ use super::{
     },
     expansion::{ExpandedKind, Expansion},
     policy::Policy,
-    selected_rules::SelectedRules,
     unit::{Group, Unit},
+    unit_selection::UnitSelection,
 };
 use crate::model::object::Kind;
 
@@ -41,7 +41,7 @@ impl Expansions {
         pods: bool,
         (policies, units, bound): (&[Policy], &[Unit], &[BoundPolicy]),
     ) -> Self {
-        let constraints = |unit: &Unit| SelectedRules {
+        let constraints = |unit: &Unit| UnitSelection {
             groups: unit.groups.iter().map(|group| vec![false; group.len()]).collect(),
             constraints: vec![true; unit.constraints().len()],
         };
@@ -117,9 +117,9 @@ fn of_workload(
             })
             .collect()
     };
-    let rules: Vec<SelectedRules> = units
+    let rules: Vec<UnitSelection> = units
         .iter()
-        .map(|unit| SelectedRules {
+        .map(|unit| UnitSelection {
             groups: unit.groups.iter().map(|group| rules_about_pods(group, selected)).collect(),
             constraints: constraints(unit),
         })

@@ -9,7 +9,7 @@ use super::{
     reads::{Matches, Projection},
     rule::Rule,
 };
-use crate::rego::Version;
+use crate::{model::verdict::Source, rego::Version};
 
 /// One package with entrypoint rules, or one Constraint.
 #[derive(Debug, Clone)]
@@ -38,4 +38,30 @@ pub struct Policy {
     pub scans_inventory: bool,
     /// The entrypoint rules, sorted by name; a Constraint is one rule.
     pub rules: Vec<Rule>,
+}
+
+impl Policy {
+    /// Returns a policy that is a Kubernetes object at this place, not yet with what it depends on, matches and reads.
+    pub(crate) fn of_object(
+        name: &Arc<str>,
+        dialect: Dialect,
+        Source { file, line }: Source,
+        metadata: Metadata,
+        rules: Vec<Rule>,
+    ) -> Self {
+        Self {
+            name: Arc::clone(name),
+            dialect,
+            versions: BTreeSet::new(),
+            source: file,
+            line,
+            is_builtin: false,
+            metadata,
+            depends: Dependencies::default(),
+            matches: Matches::default(),
+            reads: Projection::default(),
+            scans_inventory: false,
+            rules,
+        }
+    }
 }

@@ -35,17 +35,7 @@ pub(super) fn evaluate(job: &Job, is_selected: impl Fn(&AdmissionPolicy) -> bool
     }
     let namespace = namespace.map(|(namespace, _)| namespace);
     let subject = Subject::new(&job.object.key, &object, namespace.as_ref());
-    let request = subject.request();
-    let deadline = Instant::now() + job.policies.limits.input;
-    for bound in policies {
-        let own = bound.evaluate(&subject, &request, deadline);
-        results.unfinished |= own.unfinished;
-        if own.is_evaluated && own.findings.is_empty() && own.undecided.is_empty() {
-            results.pass(&bound.rule);
-        }
-        results.extend(own.findings);
-        own.undecided.into_iter().for_each(|error| results.push_undecided(error));
-    }
+    evaluate_all(job, &policies, &subject, results);
 }
 
 /// Evaluates the policies about changes on the change that caused a job.
@@ -71,11 +61,18 @@ pub(super) fn evaluate_change(job: &Job, results: &mut ObjectFindings) {
         None => (&object, None),
     };
     let subject = Subject::of_change(&job.object.key, change, namespace.as_ref());
-    let request = subject.request();
-    let deadline = Instant::now() + job.policies.limits.input;
+    evaluate_all(job, &policies, &subject, results);
+}
+
+/// Evaluates policies on an object or its change.
+fn evaluate_all(job: &Job, policies: &[&BoundPolicy], subject: &Subject<'_>, results: &mut ObjectFindings) {
+    let (request, deadline) = (subject.request(), Instant::now() + job.policies.limits.input);
     for bound in policies {
-        let own = bound.evaluate(&subject, &request, deadline);
+        let own = bound.evaluate(subject, &request, deadline);
         results.unfinished |= own.unfinished;
+        if own.is_evaluated && own.findings.is_empty() && own.undecided.is_empty() {
+            results.pass(&bound.rule);
+        }
         results.extend(own.findings);
         own.undecided.into_iter().for_each(|error| results.push_undecided(error));
     }

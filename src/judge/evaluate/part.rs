@@ -1,6 +1,6 @@
 //! Selects the rules to evaluate: all, or one of the parts into which [sharing](crate::judge::sharing) divides them.
 
-use crate::judge::{selected_rules::SelectedRules, sharing::plan::SharingPlan, unit::Group};
+use crate::judge::{sharing::plan::SharingPlan, unit::Group, unit_selection::UnitSelection};
 
 /// A selection of the rules of a policy set.
 #[derive(Debug, Clone, Copy)]
@@ -13,7 +13,7 @@ pub(super) enum RulePart<'p> {
     /// Rules that are not shareable.
     Rest(&'p SharingPlan),
     /// These rules of each unit.
-    Selected(&'p [SelectedRules]),
+    Selected(&'p [UnitSelection]),
 }
 
 impl<'p> RulePart<'p> {

@@ -2,7 +2,7 @@
 //! of templates cannot conflict, and a policy for each Constraint.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap},
+    collections::{BTreeMap, HashMap},
     sync::Arc,
 };
 
@@ -251,20 +251,11 @@ impl LoadedTemplates {
             let definitions = entrypoint.into_iter().flat_map(|entrypoint| &entrypoint.definitions);
             let definitions = definitions.map(RuleDefinition::described);
             constraint.descriptors = RuleDescriptors::new(names, nearer, of_rule, definitions);
-            let namespace = own.depends.namespace || constraint.matching.needs_namespace();
             self.policies.push(Policy {
-                name: Arc::clone(&constraint.policy),
-                dialect: gatekeeper::DIALECT,
-                source: own_source.file,
-                line: own_source.line,
-                is_builtin: false,
-                metadata: Metadata::clone(&constraint.rule.metadata),
                 versions: own.versions.clone(),
-                depends: Dependencies { namespace, ..own.depends },
                 matches: own.matches.clone().and(constraint.matching.kind_names()),
-                reads: own.reads.with(&constraint.matching.reads()),
                 scans_inventory: own.scans_inventory,
-                rules: vec![constraint.rule.clone()],
+                ..policy(constraint, own_source, own.depends, &own.reads)
             });
         }
         unit.form =
@@ -280,25 +271,24 @@ impl LoadedTemplates {
             let own_source = std::mem::replace(&mut constraint.rule.source, bound.rule.source.clone());
             constraint.rule.texts.clone_from(&bound.rule.texts);
             depends = bound.dependencies();
-            let namespace = depends.namespace || constraint.matching.needs_namespace();
-            self.policies.push(Policy {
-                name: Arc::clone(&constraint.policy),
-                dialect: gatekeeper::DIALECT,
-                source: own_source.file,
-                line: own_source.line,
-                is_builtin: false,
-                metadata: Metadata::clone(&constraint.rule.metadata),
-                versions: BTreeSet::new(),
-                depends: Dependencies { namespace, ..depends },
-                matches: Matches::All.and(constraint.matching.kind_names()),
-                reads: Projection::new(bound.object_reads.clone()).with(&constraint.matching.reads()),
-                scans_inventory: false,
-                rules: vec![constraint.rule.clone()],
-            });
+            let reads = Projection::new(bound.object_reads.clone());
+            self.policies.push(policy(constraint, own_source, depends, &reads));
         }
         let evaluator = Evaluator::new(Program::default(), Value::new_object(), limits);
         let mut unit = Unit::new(Vec::new(), Vec::new(), evaluator, &[]);
         unit.form = UnitForm::Template(BoundTemplate { constraints, blocks: Vec::new(), depends });
         self.units.push(unit);
+    }
+}
+
+/// Returns the policy of a Constraint, whose template depends on and reads this.
+fn policy(constraint: &Constraint, source: Source, depends: Dependencies, reads: &Projection) -> Policy {
+    let namespace = depends.namespace || constraint.matching.needs_namespace();
+    let (metadata, rules) = (Metadata::clone(&constraint.rule.metadata), vec![constraint.rule.clone()]);
+    Policy {
+        depends: Dependencies { namespace, ..depends },
+        matches: Matches::All.and(constraint.matching.kind_names()),
+        reads: reads.with(&constraint.matching.reads()),
+        ..Policy::of_object(&constraint.policy, gatekeeper::DIALECT, source, metadata, rules)
     }
 }

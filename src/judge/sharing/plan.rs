@@ -9,8 +9,8 @@ use crate::judge::{
     dialect::{Dialect, InputForm},
     dialects::gatekeeper::Config,
     reads::{Projection, ReadTree, Reads, Segment, SharingFields},
-    selected_rules::SelectedRules,
     unit::{Group, Unit},
+    unit_selection::UnitSelection,
 };
 
 /// Scalar fields that differ between replicas.
@@ -45,12 +45,12 @@ pub(crate) struct SharingPlan {
     /// Whether there are rules that are not shareable.
     pub(crate) has_rest: bool,
     /// Rules that do not apply to the kind count as shareable.
-    units: Vec<SelectedRules>,
+    units: Vec<UnitSelection>,
 }
 
 impl SharingPlan {
     /// Returns the shareable rules of a unit, by its index.
-    pub(crate) fn unit(&self, unit: usize) -> &SelectedRules {
+    pub(crate) fn unit(&self, unit: usize) -> &UnitSelection {
         &self.units[unit]
     }
 }
@@ -88,7 +88,7 @@ impl Plans {
 fn plan(units: &[Unit], config: &Config, kind: &str, token: bool) -> Option<SharingPlan> {
     let mut planner =
         SharingPlanner { kind, token, fields: ReadTree::default(), parts: ReadTree::default(), counts: [0; 2] };
-    let units: Vec<SelectedRules> = units
+    let units: Vec<UnitSelection> = units
         .iter()
         .map(|unit| {
             if unit.evaluates_every_object() {
@@ -96,9 +96,9 @@ fn plan(units: &[Unit], config: &Config, kind: &str, token: bool) -> Option<Shar
                 let groups = unit.groups.iter();
                 let groups = groups.map(|group| if applies { planner.group(group) } else { vec![true; group.len()] });
                 let groups = groups.collect();
-                SelectedRules { groups, ..SelectedRules::default() }
+                UnitSelection { groups, ..UnitSelection::default() }
             } else {
-                SelectedRules { constraints: planner.constraints(unit, config), ..SelectedRules::default() }
+                UnitSelection { constraints: planner.constraints(unit, config), ..UnitSelection::default() }
             }
         })
         .collect();

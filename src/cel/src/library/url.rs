@@ -49,7 +49,7 @@ pub struct Url {
 
 /// The parts of URLs with rules of their own for escapes.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum UrlPart {
+enum EscapedPart {
     Host,
     Zone,
     Path,
@@ -69,7 +69,7 @@ impl Url {
         let (before, fragment) = given.split_once('#').map_or((given, None), |(before, after)| (before, Some(after)));
         let parsed = Self::parts(before, false).and_then(|mut url| {
             if let Some(fragment) = fragment.filter(|fragment| !fragment.is_empty()) {
-                unescape(fragment, UrlPart::Fragment)?;
+                unescape(fragment, EscapedPart::Fragment)?;
                 url.fragment = Some(fragment.to_owned());
             }
             Ok(url)
@@ -110,7 +110,7 @@ impl Url {
             (url.user, url.host) = parse_authority(&authority[..end])?;
             rest = &authority[end..];
         }
-        let path = unescape(rest, UrlPart::Path)?;
+        let path = unescape(rest, EscapedPart::Path)?;
         let is_valid = rest.bytes().all(|byte| byte == b'%' || is_plain_in_path(byte) || b"[]".contains(&byte));
         url.path = if is_valid { rest.to_owned() } else { escape_path(&path) };
         Ok(url)
@@ -132,7 +132,7 @@ impl Url {
                 continue;
             }
             let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
-            let decoded = |text: &str| unescape(&text.replace('+', " "), UrlPart::Fragment).ok();
+            let decoded = |text: &str| unescape(&text.replace('+', " "), EscapedPart::Fragment).ok();
             if let (Some(key), Some(value)) = (decoded(key), decoded(value)) {
                 let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
                 all.entry(text(key)).or_default().push(CelValue::from(text(value)));
@@ -166,7 +166,7 @@ fn parse_authority(authority: &str) -> Result<(Option<String>, String), String> 
     if !user.bytes().all(is_allowed) {
         return Err("net/url: invalid userinfo".to_owned());
     }
-    unescape(user, UrlPart::Fragment)?;
+    unescape(user, EscapedPart::Fragment)?;
     Ok((Some(user.to_owned()), host))
 }
 
@@ -185,8 +185,8 @@ fn parse_host(host: &str) -> Result<String, String> {
             Some(at) => (&host[1..at], Some(&host[at..close])),
             None => (&host[1..close], None),
         };
-        let decoded = text(unescape(address, UrlPart::Host)?);
-        let zone = zone.map(|zone| unescape(zone, UrlPart::Zone).map(text)).transpose()?.unwrap_or_default();
+        let decoded = text(unescape(address, EscapedPart::Host)?);
+        let zone = zone.map(|zone| unescape(zone, EscapedPart::Zone).map(text)).transpose()?.unwrap_or_default();
         if decoded.parse::<std::net::Ipv6Addr>().is_err() {
             return Err(format!("invalid host: ParseAddr({}): unable to parse IP", go_quoted(&decoded)));
         }
@@ -195,7 +195,7 @@ fn parse_host(host: &str) -> Result<String, String> {
     if let Some(colon) = host.find(':') {
         check_port(&host[colon..])?;
     }
-    unescape(host, UrlPart::Host).map(text)
+    unescape(host, EscapedPart::Host).map(text)
 }
 
 /// Whether a text is empty, or a colon with digits.
@@ -207,7 +207,7 @@ fn is_port(port: &str) -> bool {
 }
 
 /// Decodes percent escapes.
-fn unescape(given: &str, part: UrlPart) -> Result<Vec<u8>, String> {
+fn unescape(given: &str, part: EscapedPart) -> Result<Vec<u8>, String> {
     let bytes = given.as_bytes();
     let mut decoded = Vec::with_capacity(bytes.len());
     let mut at = 0;
@@ -220,9 +220,9 @@ fn unescape(given: &str, part: UrlPart) -> Result<Vec<u8>, String> {
                 return Err(format!("invalid URL escape {}", go_quoted(&String::from_utf8_lossy(&bytes[at..end]))));
             };
             let is_wrong = match part {
-                UrlPart::Host => code < 0x80 && code != b'%',
-                UrlPart::Zone => code != b'%' && code != b' ' && code < 0x80 && !is_plain_in_host(code),
-                UrlPart::Path | UrlPart::Fragment => false,
+                EscapedPart::Host => code < 0x80 && code != b'%',
+                EscapedPart::Zone => code != b'%' && code != b' ' && code < 0x80 && !is_plain_in_host(code),
+                EscapedPart::Path | EscapedPart::Fragment => false,
             };
             if is_wrong {
                 return Err(format!("invalid URL escape {}", go_quoted(&given[at..at + 3])));
@@ -231,7 +231,7 @@ fn unescape(given: &str, part: UrlPart) -> Result<Vec<u8>, String> {
             at += 3;
             continue;
         }
-        if matches!(part, UrlPart::Host | UrlPart::Zone) && byte < 0x80 && !is_plain_in_host(byte) {
+        if matches!(part, EscapedPart::Host | EscapedPart::Zone) && byte < 0x80 && !is_plain_in_host(byte) {
             return Err(format!("invalid character {} in host name", go_quoted(&char::from(byte).to_string())));
         }
         decoded.push(byte);

@@ -390,14 +390,14 @@ impl<'e> Evaluation<'e> {
         let (mut unknown, mut errors) = (None, Vec::new());
         for condition in conditions {
             match known(&condition.expression, &bindings, &mut budget) {
-                Ok(Known::Value(CelValue::Bool(false))) => {
+                Ok(KnownValue::Value(CelValue::Bool(false))) => {
                     return MatchConditions::DoNot(Arc::clone(&condition.name));
                 }
-                Ok(Known::Value(_)) => {}
-                Ok(Known::Unknown(part)) => {
+                Ok(KnownValue::Value(_)) => {}
+                Ok(KnownValue::Unknown(part)) => {
                     unknown.get_or_insert_with(|| (Arc::clone(&condition.name), part.clone()));
                 }
-                Ok(Known::Failed(why)) => errors.push(why),
+                Ok(KnownValue::Failed(why)) => errors.push(why),
                 Err(error @ (EvalError::Deadline | EvalError::TooLarge)) => return MatchConditions::Interrupted(error),
                 Err(error) => return MatchConditions::Failed(error.to_string()),
             }
@@ -419,10 +419,10 @@ impl<'e> Evaluation<'e> {
         let mut validities = Vec::new();
         for PolicyValidation { expression, .. } in &self.policy.validations {
             let validity = match known(expression, &bindings, budget)? {
-                Known::Value(CelValue::Bool(true)) => Validity::Holds,
-                Known::Value(_) => Validity::Violated,
-                Known::Unknown(part) => Validity::Unknown(part.clone()),
-                Known::Failed(why) => Validity::Failed(why),
+                KnownValue::Value(CelValue::Bool(true)) => Validity::Holds,
+                KnownValue::Value(_) => Validity::Violated,
+                KnownValue::Unknown(part) => Validity::Unknown(part.clone()),
+                KnownValue::Failed(why) => Validity::Failed(why),
             };
             let is_last = self.is_of_kyverno() && !matches!(validity, Validity::Holds);
             validities.push(validity);
@@ -435,7 +435,7 @@ impl<'e> Evaluation<'e> {
 }
 
 /// The value of an expression, as far as an audit knows it.
-enum Known<'v> {
+enum KnownValue<'v> {
     Value(CelValue<'v>),
     Unknown(&'v UnknownPart),
     Failed(String),
@@ -445,14 +445,18 @@ enum Known<'v> {
 ///
 /// # Errors
 /// Returns the limit that ended the evaluation of the policy.
-fn known<'v>(expression: &'v Expression, bindings: &Bindings<'v>, budget: &mut Budget) -> Result<Known<'v>, EvalError> {
+fn known<'v>(
+    expression: &'v Expression,
+    bindings: &Bindings<'v>,
+    budget: &mut Budget,
+) -> Result<KnownValue<'v>, EvalError> {
     if let Some(part @ UnknownPart::Request(_)) = &expression.unknown {
-        return Ok(Known::Unknown(part));
+        return Ok(KnownValue::Unknown(part));
     }
     Ok(match (evaluate(expression, bindings, budget)?, &expression.unknown) {
-        (Ok(value), _) => Known::Value(value),
-        (Err(_), Some(part)) => Known::Unknown(part),
-        (Err(why), None) => Known::Failed(why),
+        (Ok(value), _) => KnownValue::Value(value),
+        (Err(_), Some(part)) => KnownValue::Unknown(part),
+        (Err(why), None) => KnownValue::Failed(why),
     })
 }
 

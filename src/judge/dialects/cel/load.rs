@@ -2,6 +2,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    ops::BitOr,
     sync::Arc,
 };
 
@@ -16,14 +17,15 @@ use super::{
 };
 use crate::{
     judge::{
+        dependencies::Dependencies,
+        dialect::Dialect,
         metadata::Metadata,
         policy::Policy,
         policy_annotations,
         policy_document::{distinct, warning},
-        reads::Projection,
+        reads::{Projection, ReadTree},
         unjudged::Unjudged,
     },
-    model::verdict::Source,
     rego::{Problem, analysis::yaml::YamlNode},
 };
 
@@ -109,31 +111,33 @@ impl LoadedPolicies {
         for binding in bindings {
             let metadata = policy_annotations::read(binding, problems).or(&own);
             match binding::read(binding, &policy, metadata, problems) {
-                Some(ReadBinding::Evaluated(bound)) => self.bind(*bound, binding),
+                Some(ReadBinding::Evaluated(bound)) => self.policies.extend(described(binding, DIALECT, vec![*bound])),
                 Some(ReadBinding::NotApplicable(reason)) => self.left_out.push(binding.unjudged(reason)),
                 None => {}
             }
         }
     }
+}
 
-    fn bind(&mut self, bound: BoundPolicy, document: &PolicyDocument<'_>) {
-        let Source { file, line } = document.source();
-        let policy = Policy {
-            name: Arc::clone(&bound.policy.name),
-            dialect: DIALECT,
-            versions: std::collections::BTreeSet::new(),
-            source: file,
-            line,
-            is_builtin: false,
-            metadata: Metadata::clone(&bound.rule.metadata),
-            depends: bound.dependencies(),
-            matches: kinds::matches(&bound),
-            reads: Projection::new(bound.object_reads.clone()),
-            scans_inventory: false,
-            rules: vec![bound.rule.clone()],
-        };
-        self.policies.push((policy, vec![bound]));
+/// Describes a policy that is evaluated in these forms, under the name and the metadata of the first; `None` without any.
+pub(crate) fn described(
+    document: &PolicyDocument<'_>,
+    dialect: Dialect,
+    bound: Vec<BoundPolicy>,
+) -> Option<(Policy, Vec<BoundPolicy>)> {
+    let first = bound.first()?;
+    let mut reads = ReadTree::default();
+    for one in &bound {
+        reads.merge(&one.object_reads);
     }
+    let (name, metadata) = (&first.policy.name, Metadata::clone(&first.rule.metadata));
+    let policy = Policy {
+        depends: bound.iter().map(BoundPolicy::dependencies).fold(Dependencies::default(), BitOr::bitor),
+        matches: bound.iter().map(kinds::matches).reduce(|all, more| all.or(&more)).unwrap_or_default(),
+        reads: Projection::new(reads),
+        ..Policy::of_object(name, dialect, document.source(), metadata, vec![first.rule.clone()])
+    };
+    Some((policy, bound))
 }
 
 /// Whether Kyverno generated a policy for one of its `ValidatingPolicies` that is evaluated itself.

@@ -84,7 +84,7 @@ const RESERVED: [&str; 22] = [
 /// Validates a policy; what is wrong is added to `problems`.
 pub(super) fn policy(document: &PolicyDocument<'_>, problems: &mut Vec<Problem>) {
     let spec = document.node.get("spec");
-    let mut validation = Validation { document, problems };
+    let mut validation = ObjectValidation { document, problems };
     validation.fields(spec, "spec", &POLICY);
     let rules = spec.at(&["matchConstraints", "resourceRules"]);
     if rules.items().is_empty() {
@@ -120,7 +120,7 @@ pub(super) fn policy(document: &PolicyDocument<'_>, problems: &mut Vec<Problem>)
 /// Validates a binding; what is wrong is added to `problems`.
 pub(super) fn binding(document: &PolicyDocument<'_>, problems: &mut Vec<Problem>) {
     let spec = document.node.get("spec");
-    let mut validation = Validation { document, problems };
+    let mut validation = ObjectValidation { document, problems };
     validation.fields(spec, "spec", &BINDING);
     validation.rules(spec.get("matchResources"));
     let actions = spec.get("validationActions");
@@ -130,12 +130,12 @@ pub(super) fn binding(document: &PolicyDocument<'_>, problems: &mut Vec<Problem>
     }
 }
 
-struct Validation<'d, 'f> {
+struct ObjectValidation<'d, 'f> {
     document: &'d PolicyDocument<'f>,
     problems: &'d mut Vec<Problem>,
 }
 
-impl Validation<'_, '_> {
+impl ObjectValidation<'_, '_> {
     fn refuse(&mut self, node: &YamlNode, why: &str) {
         let node = if node.is_null() { &self.document.node } else { node };
         self.problems.push(self.document.problem(node, format!("{}: {why}", self.document.label())));

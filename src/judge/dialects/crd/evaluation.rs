@@ -29,7 +29,7 @@ pub(crate) struct CrdResults<'k> {
 
 /// Why an evaluation ended early.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Ended {
+enum EarlyEnd {
     /// A limit of the API server is exceeded.
     OutOfBudget,
     OutOfTime,
@@ -104,7 +104,7 @@ impl<'k> CrdEvaluation<'k> {
     ///
     /// # Errors
     /// Returns why no other rule is evaluated.
-    fn node(&mut self, node: &'k RuleNode, path: &FieldPath, value: &Json) -> Result<(), Ended> {
+    fn node(&mut self, node: &'k RuleNode, path: &FieldPath, value: &Json) -> Result<(), EarlyEnd> {
         // Rules are about values that exist.
         if value.is_null() {
             return Ok(());
@@ -127,7 +127,7 @@ impl<'k> CrdEvaluation<'k> {
         rule: &'k ValidationRule,
         path: &FieldPath,
         value: &Json,
-    ) -> Result<(), Ended> {
+    ) -> Result<(), EarlyEnd> {
         match evaluate(node, rule, value, &mut self.budget) {
             RuleValue::Holds => Ok(()),
             RuleValue::Violated => {
@@ -198,7 +198,7 @@ impl<'k> CrdEvaluation<'k> {
         rule: &'k ValidationRule,
         path: &FieldPath,
         error: &EvalError,
-    ) -> Result<(), Ended> {
+    ) -> Result<(), EarlyEnd> {
         let why = match error {
             EvalError::CostLimit => format!(
                 "'{error}': no further validation rules will be run due to call cost exceeds limit for rule: {}",
@@ -211,10 +211,10 @@ impl<'k> CrdEvaluation<'k> {
         if *error == EvalError::Deadline {
             self.results.unfinished = true;
             self.results.undecided.push(finding);
-            return Err(Ended::OutOfTime);
+            return Err(EarlyEnd::OutOfTime);
         }
         self.results.findings.push(finding);
-        Err(Ended::OutOfBudget)
+        Err(EarlyEnd::OutOfBudget)
     }
 
     fn finding(

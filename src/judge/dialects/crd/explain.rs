@@ -30,7 +30,7 @@ pub(crate) fn explain(
         Ok(served) => served,
         Err(why) => return PolicyExplanation::NotEvaluated(why),
     };
-    let mut explanation = Explanation { rule, deadline, explained: Vec::new() };
+    let mut explanation = RuleExplanation { rule, deadline, explained: Vec::new() };
     if let Some(root) = &served.root {
         explanation.node(root, &FieldPath::default(), &object);
     }
@@ -40,13 +40,13 @@ pub(crate) fn explain(
     PolicyExplanation::Evaluated(explanation.explained)
 }
 
-struct Explanation<'r> {
+struct RuleExplanation<'r> {
     rule: &'r str,
     deadline: Instant,
     explained: Vec<ExplainedExpression>,
 }
 
-impl Explanation<'_> {
+impl RuleExplanation<'_> {
     fn node(&mut self, node: &RuleNode, path: &FieldPath, value: &Json) {
         if value.is_null() || self.explained.len() >= PLACES {
             return;

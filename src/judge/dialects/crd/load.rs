@@ -1,9 +1,6 @@
 //! Reads the CRDs among the policy files.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::Arc,
-};
+use std::{collections::BTreeMap, sync::Arc};
 
 use kaudit_cel::CelSchema;
 
@@ -15,7 +12,6 @@ use super::{
 };
 use crate::{
     judge::{
-        dependencies::Dependencies,
         metadata::Metadata,
         policy::Policy,
         policy_annotations,
@@ -24,7 +20,6 @@ use crate::{
         rule::Rule,
         unjudged::Unjudged,
     },
-    model::verdict::Source,
     rego::{Problem, analysis::yaml::YamlNode},
 };
 
@@ -54,7 +49,7 @@ pub(super) struct ServedVersion {
 
 /// The compiled rules of CRDs.
 #[derive(Default)]
-pub(crate) struct LoadedRules {
+pub(crate) struct LoadedCustomKinds {
     pub(crate) kinds: Vec<CustomKind>,
     /// One for each kind, in the same order.
     pub(crate) policies: Vec<Policy>,
@@ -67,8 +62,8 @@ pub(crate) fn load(
     library: CrdLibrary<'_>,
     takes: impl Fn(&Arc<str>, &Arc<str>, &Metadata) -> bool,
     problems: &mut Vec<Problem>,
-) -> LoadedRules {
-    let mut loaded = LoadedRules { left_out: library.left_out, ..LoadedRules::default() };
+) -> LoadedCustomKinds {
+    let mut loaded = LoadedCustomKinds { left_out: library.left_out, ..LoadedCustomKinds::default() };
     for document in distinct(library.documents, problems) {
         loaded.crd(&document, &takes, problems);
     }
@@ -76,7 +71,7 @@ pub(crate) fn load(
     loaded
 }
 
-impl LoadedRules {
+impl LoadedCustomKinds {
     fn crd(
         &mut self,
         document: &PolicyDocument<'_>,
@@ -117,20 +112,10 @@ impl LoadedRules {
         }
         let text = |path: &[&str]| document.node.at(path).text().unwrap_or_default();
         let kind: Arc<str> = text(&["spec", "names", "kind"]).into();
-        let Source { file, line } = document.source();
         self.policies.push(Policy {
-            name: Arc::clone(&policy),
-            dialect: DIALECT,
-            versions: BTreeSet::new(),
-            source: file,
-            line,
-            is_builtin: false,
-            metadata,
-            depends: Dependencies::default(),
             matches: Matches::Kinds([Arc::clone(&kind)].into()),
             reads: Projection::new(reads.clone()),
-            scans_inventory: false,
-            rules: rules.clone(),
+            ..Policy::of_object(&policy, DIALECT, document.source(), metadata, rules.clone())
         });
         let (group, plural) = (text(&["spec", "group"]).to_owned(), text(&["spec", "names", "plural"]).to_owned());
         self.kinds.push(CustomKind { name: policy, group, kind, plural, versions, rules, reads });

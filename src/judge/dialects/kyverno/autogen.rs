@@ -12,16 +12,16 @@ use k8s_openapi::{
 };
 
 /// Workloads whose Pod template is at the same place.
-struct Template {
+struct PodTemplatePlace {
     /// The place of the Pod's `spec` and `metadata`.
     path: &'static str,
     /// The API groups, all in version v1, with the plural names of their workloads.
     workloads: &'static [(&'static str, &'static [&'static str])],
 }
 
-const TEMPLATES: [Template; 2] = [
-    Template { path: "spec.jobTemplate.spec.template", workloads: &[("batch", &["cronjobs"])] },
-    Template {
+const TEMPLATES: [PodTemplatePlace; 2] = [
+    PodTemplatePlace { path: "spec.jobTemplate.spec.template", workloads: &[("batch", &["cronjobs"])] },
+    PodTemplatePlace {
         path: "spec.template",
         workloads: &[("apps", &["daemonsets", "deployments", "replicasets", "statefulsets"]), ("batch", &["jobs"])],
     },
@@ -40,7 +40,7 @@ pub(super) fn extended(
         return Vec::new();
     };
     let wanted = |name: &str| controllers.is_none_or(|controllers| controllers.iter().any(|one| one == name));
-    let extend = |template: &Template| {
+    let extend = |template: &PodTemplatePlace| {
         let matching = template.matching(matching, &wanted)?;
         let mut spec = spec.clone();
         rewrite(&mut spec, template.path);
@@ -70,7 +70,7 @@ fn selects(selector: Option<&LabelSelector>) -> bool {
     })
 }
 
-impl Template {
+impl PodTemplatePlace {
     /// Returns the constraints for the wanted workloads: the operations and namespaces of those for Pods; `None` if there
     /// are none.
     fn matching(&self, of_pods: &MatchResources, wanted: &impl Fn(&str) -> bool) -> Option<MatchResources> {

@@ -25,7 +25,7 @@ const DESCRIPTION: &str = "policies.kyverno.io/description";
 /// A `PolicyException`.
 #[derive(Deserialize, Default)]
 #[serde(rename_all = "camelCase", default)]
-struct ExceptionSpec {
+struct KyvernoExceptionSpec {
     policy_refs: Vec<PolicyReference>,
     match_conditions: Vec<MatchCondition>,
     images: Vec<String>,
@@ -42,9 +42,9 @@ struct PolicyReference {
 }
 
 /// The exceptions of all policies.
-pub(super) struct Exceptions(Vec<(Vec<PolicyReference>, Arc<PolicyExemption>)>);
+pub(super) struct KyvernoExceptions(Vec<(Vec<PolicyReference>, Arc<PolicyExemption>)>);
 
-impl Exceptions {
+impl KyvernoExceptions {
     /// Reads the exceptions, and warns of those for policies that are not evaluated; invalid ones are problems.
     pub(super) fn read(
         documents: &[PolicyDocument<'_>],
@@ -55,7 +55,7 @@ impl Exceptions {
         for document in documents {
             let Some((references, exemption)) = read(document, problems) else { continue };
             let is_known = |one: &PolicyReference| policies.iter().any(|policy| one.names(policy));
-            // Exceptions for other kinds of policies are of no interest here.
+            // KyvernoExceptions for other kinds of policies are of no interest here.
             let missing = references
                 .iter()
                 .filter(|one| one.kind.ends_with("ValidatingPolicy"))
@@ -85,7 +85,7 @@ impl PolicyReference {
 /// Reads an exception; `None` if it is refused, with the reasons added to `problems`.
 fn read(document: &PolicyDocument<'_>, problems: &mut Vec<Problem>) -> Option<(Vec<PolicyReference>, PolicyExemption)> {
     let before = problems.len();
-    let given = spec::<ExceptionSpec>(document, problems)?;
+    let given = spec::<KyvernoExceptionSpec>(document, problems)?;
     let expires = given.expires_at.as_deref().map(str::parse::<Timestamp>).transpose().unwrap_or_else(|_| {
         let label = document.label();
         let message = format!("{label}: spec.expiresAt must be an RFC 3339 time, for example 2026-12-31T00:00:00Z");

@@ -1,31 +1,23 @@
 //! Compiles Kyverno's `ValidatingPolicies`.
 
-use std::{collections::BTreeSet, ops::BitOr, sync::Arc};
+use std::{collections::BTreeSet, sync::Arc};
 
 use k8s_openapi::api::admissionregistration::v1::ValidatingAdmissionPolicySpec;
 use kaudit_cel::Environment;
 
-use super::{DIALECT, autogen, document::KyvernoLibrary, exceptions::Exceptions, spec::KyvernoSpec};
+use super::{DIALECT, autogen, document::KyvernoLibrary, exceptions::KyvernoExceptions, spec::KyvernoSpec};
 use crate::{
     judge::{
-        dependencies::Dependencies,
         dialects::cel::{
             binding::{BoundPolicy, outcome},
-            kinds,
-            load::{LoadedPolicies, report_unknown},
+            load::{LoadedPolicies, described, report_unknown},
             policy::{AdmissionPolicy, PolicyEngine, spec},
             request::RequestOperation,
         },
-        metadata::Metadata,
-        policy::Policy,
         policy_annotations,
         policy_document::{PolicyDocument, distinct},
-        reads::{Projection, ReadTree},
     },
-    model::{
-        namespaced_kinds::DEFAULT_NAMESPACE,
-        verdict::{Outcome, Source},
-    },
+    model::{namespaced_kinds::DEFAULT_NAMESPACE, verdict::Outcome},
     rego::Problem,
 };
 
@@ -37,7 +29,7 @@ pub(crate) fn load(library: KyvernoLibrary<'_>, problems: &mut Vec<Problem>) -> 
     let KyvernoLibrary { policies, exceptions, left_out } = library;
     let mut loaded = LoadedPolicies { left_out, ..LoadedPolicies::default() };
     let policies = distinct(policies, problems);
-    let exceptions = Exceptions::read(&distinct(exceptions, problems), &policies, problems);
+    let exceptions = KyvernoExceptions::read(&distinct(exceptions, problems), &policies, problems);
     for document in &policies {
         loaded.kyverno_policy(document, &exceptions, problems);
     }
@@ -54,7 +46,12 @@ pub(crate) fn evaluated(loaded: &LoadedPolicies) -> BTreeSet<Arc<str>> {
 
 impl LoadedPolicies {
     /// Compiles one policy, and what it becomes for workloads.
-    fn kyverno_policy(&mut self, document: &PolicyDocument<'_>, exceptions: &Exceptions, problems: &mut Vec<Problem>) {
+    fn kyverno_policy(
+        &mut self,
+        document: &PolicyDocument<'_>,
+        exceptions: &KyvernoExceptions,
+        problems: &mut Vec<Problem>,
+    ) {
         let Some(own) = spec::<KyvernoSpec>(document, problems) else { return };
         if own.is_of_json() {
             let reason = "evaluation.mode is JSON, and kaudit evaluates objects of Kubernetes only";
@@ -88,7 +85,7 @@ impl LoadedPolicies {
             BoundPolicy { exemptions: exemptions.clone(), namespace: namespace.clone(), ..bound }
         };
         let bound = variants.into_iter().map(bind).collect();
-        self.policies.extend(described(document, bound));
+        self.policies.extend(described(document, DIALECT, bound));
     }
 }
 
@@ -126,29 +123,4 @@ fn compile(
         )?);
     }
     Some((outcome, variants))
-}
-
-/// Describes a policy that is evaluated in these forms; `None` without any.
-fn described(document: &PolicyDocument<'_>, bound: Vec<BoundPolicy>) -> Option<(Policy, Vec<BoundPolicy>)> {
-    let first = bound.first()?;
-    let Source { file, line } = document.source();
-    let mut reads = ReadTree::default();
-    for one in &bound {
-        reads.merge(&one.object_reads);
-    }
-    let policy = Policy {
-        name: Arc::clone(&first.policy.name),
-        dialect: DIALECT,
-        versions: BTreeSet::new(),
-        source: file,
-        line,
-        is_builtin: false,
-        metadata: Metadata::clone(&first.rule.metadata),
-        depends: bound.iter().map(BoundPolicy::dependencies).fold(Dependencies::default(), BitOr::bitor),
-        matches: bound.iter().map(kinds::matches).reduce(|all, more| all.or(&more)).unwrap_or_default(),
-        reads: Projection::new(reads),
-        scans_inventory: false,
-        rules: vec![first.rule.clone()],
-    };
-    Some((policy, bound))
 }

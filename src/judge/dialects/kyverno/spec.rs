@@ -15,12 +15,12 @@ pub(super) struct KyvernoSpec {
 #[serde(default)]
 struct EvaluationSpec {
     mode: Option<String>,
-    background: Option<Switch>,
+    background: Option<BackgroundScan>,
 }
 
 #[derive(Deserialize, Default)]
 #[serde(default)]
-struct Switch {
+struct BackgroundScan {
     enabled: Option<bool>,
 }
 

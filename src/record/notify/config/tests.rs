@@ -150,7 +150,7 @@ fn mistakes_are_named_with_their_place_and_no_secret() {
     insta::assert_snapshot!(errors.join("\n"));
 }
 
-/// Writes a credentials file of NATS, whose JWT nobody has signed.
+/// Writes a credentials file of NATS, whose JWT has no valid signature.
 fn credentials_file(folder: &tempfile::TempDir) -> String {
     let seed = nkeys::KeyPair::new_user().seed().unwrap();
     let text = format!(

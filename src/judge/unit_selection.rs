@@ -2,7 +2,7 @@
 
 /// A selection of the rules of a unit.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct SelectedRules {
+pub(crate) struct UnitSelection {
     /// By group and index of the rule; the indexes of exceptions follow those of entrypoints.
     pub(crate) groups: Vec<Vec<bool>>,
     /// By index of the Constraint.
