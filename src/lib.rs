@@ -46,6 +46,8 @@ pub mod judge;
 
 pub mod cluster;
 
+mod bus;
+
 pub mod telemetry;
 
 pub mod bundle;

@@ -12,7 +12,6 @@
 
 mod bus;
 mod config;
-mod credential;
 mod file;
 mod formats;
 mod http;

@@ -9,7 +9,6 @@ pub(super) mod nats;
 mod partition;
 pub(super) mod record;
 pub(super) mod template;
-pub(super) mod tls;
 
 use self::{kafka::Kafka, nats::Nats, record::BusRecord};
 use super::{

@@ -21,7 +21,6 @@ use self::{
 };
 use super::{
     bus::Bus,
-    credential::{ReceiverCredential, Text},
     file::RotatedFile,
     formats::{
         ReceiverFormat,
@@ -35,7 +34,10 @@ use super::{
     receiver::{Receiver, ReceiverTarget},
     route::NotificationMatch,
 };
-use crate::rego::analysis::yaml::{self, YamlDialect, YamlError, YamlNode};
+use crate::{
+    bus::credential::{ReceiverCredential, Text},
+    rego::analysis::yaml::{self, YamlDialect, YamlError, YamlNode},
+};
 
 /// How long the first notification of a batch waits for others.
 const MAX_WAIT: Duration = Duration::from_secs(1);

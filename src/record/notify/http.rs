@@ -17,11 +17,13 @@ use reqwest::{Client, Url};
 use ring::hmac;
 use serde::Serialize;
 
-use super::credential::{ReceiverCredential, Redaction, Text};
 pub(super) use crate::cluster::http_client::RequestError;
-use crate::cluster::{
-    error::reasons,
-    http_client::{self, REASON_BYTES, one_line, retry_after},
+use crate::{
+    bus::credential::{ReceiverCredential, Redaction, Text},
+    cluster::{
+        error::reasons,
+        http_client::{self, REASON_BYTES, one_line, retry_after},
+    },
 };
 
 /// How much of it is read: enough more that no secret is cut within the part that is shown.

@@ -28,12 +28,14 @@ use super::{
     partition::partition,
     record::{BusRecord, RecordMode, records},
     template::BusTemplate,
-    tls::ClientTls,
 };
 use crate::{
+    bus::{
+        credential::{ReceiverCredential, Redaction},
+        tls::ClientTls,
+    },
     model::text::shortened,
     record::notify::{
-        credential::{ReceiverCredential, Redaction},
         formats::cloudevents::CloudEventsMode,
         http::RequestError,
         notification::{AuditIdentity, Batch},

@@ -2,23 +2,27 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use async_nats::ServerAddr;
 use serde::Deserialize;
 
 use super::{
     super::{
         bus::{
             kafka::{Kafka, KafkaSasl, SaslMechanism},
-            nats::{Nats, NatsLogin},
+            nats::Nats,
             template::BusTemplate,
-            tls::ClientTls,
         },
-        credential::ReceiverCredential,
         formats::cloudevents::CloudEventsMode,
     },
     values::{Period, TIMEOUT},
 };
-use crate::rego::analysis::yaml::{YamlError, YamlNode};
+use crate::{
+    bus::{
+        credential::ReceiverCredential,
+        nats::{NatsLogin, NatsServers},
+        tls::ClientTls,
+    },
+    rego::analysis::yaml::{YamlError, YamlNode},
+};
 
 /// The subject of a notification without one in the receiver file.
 const SUBJECT: &str = "kaudit.{cluster}.{namespace}.{event}";
@@ -83,8 +87,8 @@ impl NatsDocument {
         if self.servers.is_empty() {
             return Err(at("servers", "has no servers: add at least one".into()));
         }
-        let servers = self.servers.iter().map(|server| nats_server(server));
-        let servers = servers.collect::<Result<Vec<_>, _>>().map_err(|why| at("servers", why))?;
+        let addresses = self.servers.iter().map(|server| NatsServers::address(server, "nats.basicAuth or nats.token"));
+        let addresses = addresses.collect::<Result<Vec<_>, _>>().map_err(|why| at("servers", why))?;
         let subject =
             BusTemplate::subject(self.subject.as_deref().unwrap_or(SUBJECT)).map_err(|why| at("subject", why))?;
         let logins = [
@@ -100,9 +104,9 @@ impl NatsDocument {
             return Err(node.error(why));
         }
         let tls = self.tls.map(TlsDocument::into_tls).transpose().map_err(|why| at("tls", why))?;
-        let nats = Nats::new(servers, subject, login, tls, timeout(self.timeout));
-        nats.check().map_err(|why| node.error(format!("nats: {why}")))?;
-        Ok(nats)
+        let servers = NatsServers { addresses, login, tls, timeout: timeout(self.timeout), inbox: None };
+        servers.check().map_err(|why| node.error(format!("nats: {why}")))?;
+        Ok(Nats::new(servers, subject))
     }
 }
 
@@ -142,17 +146,6 @@ impl TlsDocument {
 
 fn timeout(timeout: Option<Period>) -> Duration {
     timeout.map_or(TIMEOUT, |Period(timeout)| timeout)
-}
-
-/// Parses the address of a NATS server. The error does not show the address, which may have a password.
-fn nats_server(text: &str) -> Result<ServerAddr, String> {
-    let address = text.parse::<ServerAddr>().ok();
-    let is_usable = |address: &ServerAddr| matches!(address.scheme(), "nats" | "tls") && !address.host().is_empty();
-    let address = address.filter(is_usable).ok_or("must be URLs such as nats://nats.example.com:4222 or tls://…")?;
-    if address.has_user_pass() {
-        return Err("must not contain credentials: use nats.basicAuth or nats.token".into());
-    }
-    Ok(address)
 }
 
 fn is_host_and_port(broker: &str) -> bool {

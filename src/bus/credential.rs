@@ -13,7 +13,7 @@ const HIDDEN: &str = "[***]";
 
 /// A text, or where it is read from.
 #[derive(Clone, PartialEq, Eq)]
-pub(super) enum Text {
+pub(crate) enum Text {
     /// Given in the receiver file itself.
     Plain(String),
     /// A secret, which is read from elsewhere.
@@ -22,7 +22,7 @@ pub(super) enum Text {
 
 /// Where a secret is read from.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum ReceiverCredential {
+pub(crate) enum ReceiverCredential {
     /// A file, such as that of a mounted Secret; trailing whitespace is removed.
     File(PathBuf),
     /// An environment variable.
@@ -34,7 +34,7 @@ impl Text {
     ///
     /// # Errors
     /// When it cannot be read, and what to do.
-    pub(super) fn read(&self) -> Result<String, String> {
+    pub(crate) fn read(&self) -> Result<String, String> {
         match self {
             Self::Plain(text) => Ok(text.clone()),
             Self::Secret(credential) => credential.read(),
@@ -42,7 +42,7 @@ impl Text {
     }
 
     /// Whether it is a secret, which may not be shown.
-    pub(super) fn is_secret(&self) -> bool {
+    pub(crate) fn is_secret(&self) -> bool {
         matches!(self, Self::Secret(_))
     }
 }
@@ -52,7 +52,7 @@ impl ReceiverCredential {
     ///
     /// # Errors
     /// When it cannot be read, and what to do.
-    pub(super) fn read(&self) -> Result<String, String> {
+    pub(crate) fn read(&self) -> Result<String, String> {
         let text = match self {
             Self::File(path) => {
                 fs::read_to_string(path).map_err(|error| format!("cannot read {}: {error}", path.display()))
@@ -107,7 +107,7 @@ const INLINE: &str = "do not put secrets in this file: use {file: PATH} or {env:
 
 /// Texts that may not be shown.
 #[derive(Default)]
-pub(super) struct Redaction {
+pub(crate) struct Redaction {
     /// The longest first, so that replacing a part of a secret does not keep the rest of it visible.
     texts: BTreeSet<(Reverse<usize>, String)>,
 }
@@ -115,12 +115,12 @@ pub(super) struct Redaction {
 impl Redaction {
     /// Adds a secret, and each run of letters and digits in it: those look the same where the rest is escaped for a URL
     /// or JSON.
-    pub(super) fn add(&mut self, secret: &str) {
+    pub(crate) fn add(&mut self, secret: &str) {
         self.add_whole(secret);
         secret.split(|c: char| !c.is_ascii_alphanumeric()).for_each(|part| self.add_whole(part));
     }
 
-    pub(super) fn add_whole(&mut self, text: &str) {
+    pub(crate) fn add_whole(&mut self, text: &str) {
         // Shorter texts are not secrets, and would be found anywhere.
         if text.len() > 3 {
             self.texts.insert((Reverse(text.len()), text.to_owned()));
@@ -128,7 +128,7 @@ impl Redaction {
     }
 
     /// Removes the secrets from a text.
-    pub(super) fn redact(&self, text: &str) -> String {
+    pub(crate) fn redact(&self, text: &str) -> String {
         self.texts.iter().fold(text.to_owned(), |text, (_, secret)| text.replace(secret.as_str(), HIDDEN))
     }
 }
