@@ -15,9 +15,11 @@ pub mod diff;
 pub mod exceptions;
 pub mod explain;
 pub mod filter;
+pub mod fleet;
 mod hints;
 pub mod init;
 pub mod logging;
+pub mod nats;
 pub mod plugin;
 pub mod policies;
 pub mod rbac;
@@ -27,8 +29,8 @@ pub mod test;
 pub(crate) mod values;
 
 use self::{
-    bundles::PushArgs, check::CheckArgs, diff::DiffArgs, explain::ExplainArgs, init::InitArgs, policies::PoliciesArgs,
-    rbac::RbacArgs, test::TestArgs,
+    bundles::PushArgs, check::CheckArgs, diff::DiffArgs, explain::ExplainArgs, fleet::FleetArgs, init::InitArgs,
+    policies::PoliciesArgs, rbac::RbacArgs, test::TestArgs,
 };
 
 /// Audit Kubernetes objects of every kind with Rego policies
@@ -52,6 +54,9 @@ pub enum Subcommand {
     /// Show how a rule comes to its result for an object, line by line, and what to fix
     #[command(after_help = explain::AFTER_HELP)]
     Explain(Box<ExplainArgs>),
+    /// Show the results of many clusters, which mirror them into buckets of NATS
+    #[command(after_help = fleet::AFTER_HELP)]
+    Fleet(Box<FleetArgs>),
     /// List the policies: their rules and dialect, and the kinds that they check and read
     #[command(after_help = policies::AFTER_HELP)]
     Policies(Box<PoliciesArgs>),

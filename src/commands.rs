@@ -4,6 +4,7 @@ pub mod check;
 pub mod diff;
 pub mod explain;
 pub mod explainer;
+pub mod fleet;
 pub mod init;
 pub mod policies;
 pub mod push;
@@ -39,6 +40,10 @@ pub fn run(subcommand: Subcommand) -> anyhow::Result<u8> {
         Subcommand::Completions { shell } => {
             cli::completions(shell, &mut std::io::stdout())?;
             Ok(0)
+        }
+        Subcommand::Fleet(options) => {
+            logging::init(&options.log, options.serves())?;
+            block_on(fleet::run(*options))
         }
         Subcommand::Init(options) => init::run(&options),
         Subcommand::Policies(options) => block_on(policies::run(&options)),

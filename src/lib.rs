@@ -56,6 +56,8 @@ pub mod source;
 
 pub mod audit;
 
+mod fleet;
+
 pub mod record;
 
 pub mod output;

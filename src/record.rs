@@ -11,6 +11,7 @@ mod failure;
 pub mod health;
 pub mod memory;
 mod message_name;
+pub mod mirror;
 mod patch;
 
 pub mod events;

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, ops::AddAssign, sync::Arc};
 
-use super::result::{AuditResult, Entry, Summary};
+use super::result::{AuditResult, Entry, PolicySummary, Summary};
 use crate::model::{
     coverage::{Coverage, State},
     object::{ObjectRef, place},
@@ -15,21 +15,30 @@ impl AuditResult {
         checked: Vec<(Arc<str>, Self)>,
         unchecked: impl IntoIterator<Item = (Arc<str>, String)>,
     ) -> Option<Self> {
-        let mut parts = checked.into_iter().map(|(name, mut result)| {
+        let parts = checked.into_iter().map(|(name, mut result)| {
             result.name_cluster(&name);
             result
         });
-        let mut merged = parts.next()?;
-        for part in parts {
-            merged.add(part);
-        }
+        let mut merged = Self::joined(parts)?;
         for (name, why) in unchecked {
             merged.complete = false;
             merged.coverage.push(Coverage::unread(String::new(), String::new(), format!("{name}: {why}")));
         }
         merged.coverage.sort_by(|a, b| a.order().cmp(&b.order()));
+        merged.policies.sort_by(|a, b| a.name.cmp(&b.name));
         merged.sort();
         Some(merged)
+    }
+
+    /// Joins the results of the shards of one cluster, or of clusters that are named. Returns `None` if there are none. Neither
+    /// results nor coverage are sorted.
+    pub fn joined(parts: impl IntoIterator<Item = Self>) -> Option<Self> {
+        let mut parts = parts.into_iter();
+        let mut joined = parts.next()?;
+        for part in parts {
+            joined.add(part);
+        }
+        Some(joined)
     }
 
     /// Adds the name of the cluster to everything in the result.
@@ -48,6 +57,8 @@ impl AuditResult {
         let namespaces = std::mem::take(&mut self.namespaces).into_iter();
         self.namespaces =
             namespaces.map(|(namespace, objects)| (Some(place(name, namespace.as_deref())), objects)).collect();
+        let teams = std::mem::take(&mut self.teams).into_iter();
+        self.teams = teams.map(|(namespace, team)| (place(name, Some(&*namespace)), team)).collect();
         for exception in self.exceptions.iter_mut().filter(|exception| exception.location.is_none()) {
             exception.name = format!("{name}: {}", exception.name);
         }
@@ -73,11 +84,20 @@ impl AuditResult {
                 None => self.coverage.push(kind),
             }
         }
-        for (policy, others) in self.policies.iter_mut().zip(other.policies) {
-            for (rule, counts) in others.objects {
-                *policy.objects.entry(rule).or_default() += counts;
+        for other in other.policies {
+            // Several sources may have a policy of one name.
+            let is_same = |known: &&mut PolicySummary| (&known.name, &known.source) == (&other.name, &other.source);
+            match self.policies.iter_mut().find(is_same) {
+                Some(known) => {
+                    for (rule, counts) in other.objects {
+                        *known.objects.entry(rule).or_default() += counts;
+                    }
+                }
+                None => self.policies.push(other),
             }
         }
+        self.teams.extend(other.teams);
+        self.ended.extend(other.ended);
         for exception in other.exceptions {
             match self.exceptions.iter_mut().find(|known| known.location.is_some() && known.name == exception.name) {
                 Some(known) => known.results += exception.results,

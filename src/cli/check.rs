@@ -12,6 +12,7 @@ use super::{
     cluster::{ClusterArgs, ContextsArgs, PageArgs, RecordTarget, RecordingArgs},
     exceptions::ExceptionArgs,
     logging::LogArgs,
+    nats::{MirrorArgs, NatsArgs},
     policies::{PolicyArgs, ReadingArgs},
     scope::{GroupingArgs, ScopeArgs, SourceArgs, SyncArgs},
     values,
@@ -246,6 +247,14 @@ pub struct CheckArgs {
     /// Access control and names of the page.
     #[command(flatten)]
     pub page: PageArgs,
+
+    /// Mirroring of results into the bucket of a fleet.
+    #[command(flatten)]
+    pub mirror: MirrorArgs,
+
+    /// Login and TLS of NATS.
+    #[command(flatten)]
+    pub nats: NatsArgs,
 
     /// Read settings from this YAML file
     #[arg(long, env = "KAUDIT_CONFIG", value_name = "FILE", help_heading = "Running")]

@@ -26,7 +26,9 @@ use crate::{
         cluster::{ClusterArgs, ContextsArgs, PageArgs, RecordTarget, RecordingArgs, UiAuth},
         diff::DiffArgs,
         explain::ExplainArgs,
-        hints, plugin,
+        hints,
+        nats::{MirrorArgs, NatsArgs},
+        plugin,
         scope::{PartArgs, SourceArgs, SyncArgs},
         short_help, values,
     },
@@ -101,7 +103,11 @@ fn finish(command: &clap::Command, matches: &ArgMatches, origins: &ValueOrigins)
             split_environment("exceptions", &mut diff.exceptions.files, shown, origins);
             validate_diff(diff, matches, origins).map_err(|message| conflict(command, "diff", message))?;
         }
-        Subcommand::Init(_) | Subcommand::Push(_) | Subcommand::Version | Subcommand::Completions { .. } => {}
+        Subcommand::Fleet(_)
+        | Subcommand::Init(_)
+        | Subcommand::Push(_)
+        | Subcommand::Version
+        | Subcommand::Completions { .. } => {}
     }
     Ok(parsed)
 }
@@ -175,6 +181,11 @@ fn validate_check(check: &mut CheckArgs, matches: &ArgMatches, origins: &ValueOr
         && let Some(option) = check.exceptions.that_needs_all_results()
     {
         return Err(format!("{option} needs --once or --filename: it needs a complete result, and a watch has none"));
+    }
+    if mode == CheckMode::Once && !std::mem::take(&mut check.mirror.fleet).is_empty() && outranks_mode("fleet") {
+        return Err(
+            "--fleet makes no sense with --once: the results of a cluster are mirrored as long as kaudit runs".into()
+        );
     }
     if mode == CheckMode::Once && check.serving.listen_ui.is_some() && outranks_mode("listen_ui") {
         return Err(
@@ -291,6 +302,8 @@ fn cluster_option(matches: &ArgMatches, origins: &ValueOrigins, with_cluster: bo
         TimingArgs::group_id(),
         ServingArgs::group_id(),
         PageArgs::group_id(),
+        MirrorArgs::group_id(),
+        NatsArgs::group_id(),
     ];
     let groups = others.iter().chain(reading.iter().filter(|_| !with_cluster));
     let groups: Vec<_> = groups.flatten().collect();

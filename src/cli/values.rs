@@ -10,6 +10,7 @@ use jiff::SignedDuration;
 use tracing_subscriber::{EnvFilter, filter::LevelFilter};
 
 use crate::{
+    bus::nats::NatsServers,
     judge::{
         excusable::ExcusablePattern, rule_pattern::RulePattern, rule_settings::RuleSettings, sources::PolicySource,
     },
@@ -42,6 +43,15 @@ pub(super) fn diff_target(text: &str) -> Result<Target, String> {
     match target.format {
         Format::Text | Format::Json | Format::Markdown => Ok(target),
         _ => Err("a comparison is written as text, json or markdown".into()),
+    }
+}
+
+/// Parses `FORMAT[=FILE]` of `kaudit fleet`.
+pub(super) fn fleet_target(text: &str) -> Result<Target, String> {
+    let target = target(text)?;
+    match target.format {
+        Format::Openreport => Err("reports belong to one cluster: use another format".into()),
+        _ => Ok(target),
     }
 }
 
@@ -85,6 +95,22 @@ pub(super) fn namespace_glob(text: &str) -> Result<Glob, String> {
 /// Parses settings of rules: a mapping in YAML or JSON.
 pub(super) fn rule_settings(text: &str) -> Result<RuleSettings, String> {
     RuleSettings::parse(text)
+}
+
+/// The options that take credentials of NATS.
+pub(super) const NATS_LOGINS: &str = "--nats-credentials, --nats-nkey or --nats-user";
+
+/// Parses the address of a NATS server.
+pub(super) fn nats_url(text: &str) -> Result<String, String> {
+    NatsServers::address(text, NATS_LOGINS).map(|_| text.to_owned())
+}
+
+/// Parses `KEY=VALUE`.
+pub(super) fn key_and_value(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=').map(|(key, value)| (key.trim(), value.trim())) {
+        Some((key, value)) if !key.is_empty() && !value.is_empty() => Ok((key.into(), value.into())),
+        _ => Err("expected KEY=VALUE, such as region=eu".into()),
+    }
 }
 
 /// Parses a pattern that names rules.

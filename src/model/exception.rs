@@ -96,7 +96,7 @@ impl ExceptionProblem {
 }
 
 /// The state of an exception.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum ExceptionState {
     /// It excuses results.

@@ -18,7 +18,7 @@ use super::{
     events, exceptions,
     health::Health,
     memory::Pressure,
-    notify,
+    mirror, notify,
     reports::{self, LoadedReports},
     status::{self, StatusSettings},
 };
@@ -63,6 +63,8 @@ pub struct RecorderSettings {
     pub history: status::HistorySettings,
     /// The receivers of notifications, if there are any.
     pub notify: Option<notify::NotifySettings>,
+    /// Where the results are mirrored, if they are.
+    pub mirror: Option<mirror::MirrorSettings>,
     /// Whether the memory is near its limit; `None` where there is none.
     pub memory: watch::Receiver<Option<Pressure>>,
     /// Counters.
@@ -101,8 +103,8 @@ struct UnreadRecords {
 }
 
 impl RecorderSettings {
-    /// Returns the value that distinguishes the Events of this kaudit from those of others.
-    fn audit(&self) -> String {
+    /// Returns what distinguishes this kaudit, with all its replicas and shards, from others of the cluster.
+    pub(crate) fn instance_name(&self) -> String {
         format!("{}/{}", self.namespace, self.instance)
     }
 
@@ -135,7 +137,7 @@ impl RecorderSettings {
         }
         let Self { client, metrics, .. } = self;
         let records = EarlierRecords { client, metrics, recorder: "events", attempts };
-        Some(events::load(&records, &self.namespaces, &self.audit(), self.events).await)
+        Some(events::load(&records, &self.namespaces, &self.instance_name(), self.events).await)
     }
 
     fn exceptions(&self, events: Option<events::EventSink>) -> exceptions::ExceptionSettings {
@@ -156,7 +158,7 @@ impl RecorderSettings {
             filter: self.events,
             per_second: self.events_per_second,
             own,
-            audit: self.audit(),
+            audit: self.instance_name(),
             metrics: self.metrics.clone(),
             health,
         }
@@ -175,6 +177,7 @@ impl Recorders {
         let mut recorders = Self { tasks: JoinSet::new(), of_overviews, unread, healths, settings: settings.clone() };
         let [of_reports, of_events, of_exceptions] = std::array::from_fn(|_| recorders.health());
         let mut notify = recorders.notify();
+        recorders.mirror(overview.clone());
         recorders.status(overview.clone());
         settings.register_metrics();
         // Concurrently: a wait for one delays neither the other, nor what waits for both, such as lines of output.
@@ -257,6 +260,15 @@ impl Recorders {
             self.spawn("notify", health, run);
         }
         Some(sink)
+    }
+
+    /// Starts to mirror the results, if they are mirrored.
+    fn mirror(&mut self, overview: watch::Receiver<Option<Arc<Overview>>>) {
+        if let Some(settings) = self.settings.mirror.clone() {
+            let (client, health) = (self.settings.client.clone(), self.health());
+            let task = self.spawn(mirror::RECORDER, health.clone(), mirror::run(settings, client, overview, health));
+            self.of_overviews.push(task);
+        }
     }
 
     /// Starts to write the status, if it is written, with the health of all recorders that were added before.

@@ -13,14 +13,17 @@ use crate::{
     audit::{command::Command, history::History},
     cli::{check::CheckArgs, cluster::RecordTarget},
     cluster::client::Clients,
+    fleet::keys,
     metrics::Metrics,
     record::{
         events,
         memory::Pressure,
+        mirror::MirrorSettings,
         notify::{NotifyConfig, NotifySettings},
         recorders, reports,
         status::HistorySettings,
     },
+    run::wiring::Wiring,
     source::discovery::Served,
 };
 
@@ -69,6 +72,33 @@ pub(crate) fn warn_of_unread_input() {
     }
 }
 
+/// Returns how the results are mirrored, if they are.
+///
+/// # Errors
+/// If the cluster has no usable name, or a file of the login cannot be used.
+pub(crate) fn mirror(
+    check: &CheckArgs,
+    wiring: &Wiring,
+    pipeline: &mpsc::Sender<Command>,
+) -> anyhow::Result<Option<MirrorSettings>> {
+    let cluster = &check.page.cluster_name;
+    if check.mirror.fleet.is_empty() {
+        return Ok(None);
+    }
+    keys::check_cluster(cluster).map_err(|why| anyhow::anyhow!("--fleet {why}"))?;
+    Ok(Some(MirrorSettings {
+        servers: check.nats.servers(&check.mirror.fleet, Some(keys::inbox(cluster)))?,
+        cluster: cluster.as_str().into(),
+        labels: check.mirror.cluster_label.iter().cloned().collect(),
+        shard: check.shard(),
+        instance: String::new(),
+        pipeline: pipeline.clone(),
+        progress: wiring.progress(),
+        delta_recorded: wiring.reported(),
+        metrics: Arc::clone(wiring.metrics()),
+    }))
+}
+
 /// Returns the settings of all enabled recorders; `pipeline` returns the open violations for notifications.
 pub(crate) fn settings(
     check: &CheckArgs,
@@ -109,6 +139,7 @@ pub(crate) fn settings(
             pipeline: pipeline.clone(),
             metrics: metrics.clone(),
         }),
+        mirror: None,
         history: HistorySettings { pipeline: pipeline.clone(), shown: history },
         memory,
         metrics: metrics.clone(),

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::status::ExceptionObject;
 use crate::model::{
@@ -12,7 +12,7 @@ use crate::model::{
 };
 
 /// One exception.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ExceptionSummary {
     /// `namespace/name`, or `name`.

@@ -16,6 +16,7 @@ use crate::{
         bundles::{BundleArgs, RegistryArgs},
         check::{ServingArgs, WritingArgs},
         cluster::{ClusterArgs, ContextsArgs, PageArgs, RecordingArgs},
+        nats::{MirrorArgs, NatsArgs},
     },
     model::spelling::nearest,
     rego::analysis::yaml::{self, YamlContent, YamlDialect, YamlField, YamlNode},
@@ -125,6 +126,8 @@ pub fn is_reserved(command: Option<&clap::Command>, arg: &Arg) -> bool {
         WritingArgs::group_id(),
         ServingArgs::group_id(),
         PageArgs::group_id(),
+        MirrorArgs::group_id(),
+        NatsArgs::group_id(),
         BundleArgs::group_id(),
         RegistryArgs::group_id(),
     ];

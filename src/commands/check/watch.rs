@@ -22,7 +22,7 @@ use crate::{
     },
     metrics::Metrics,
     output::Streams,
-    record::{memory, reports, term::Terms},
+    record::{memory, mirror::MirrorSettings, recorders, reports, term::Terms},
     run::{
         checked,
         connect::reach,
@@ -72,6 +72,7 @@ pub(super) async fn run(
     let receivers = recording::receivers(check)?;
     let (mut wiring, changes, commands) = Wiring::new(CHANGES, &rules.policies, stop.clone(), metrics);
     wiring.include_labels(receivers.iter().flat_map(|receivers| receivers.label_keys()).collect());
+    let mirror = recording::mirror(check, &wiring, &commands)?;
     let mut helpers = JoinSet::new();
     let page = serve(check, &wiring, &commands, &stop, &mut helpers).await?;
     let (memory, of_memory) = watch::channel(None);
@@ -94,6 +95,9 @@ pub(super) async fn run(
     }
     let metrics = wiring.metrics();
     let settings = recording::settings(check, &clients, receivers, &commands, of_memory, history, metrics);
+    let instance = settings.instance_name();
+    let mirror = mirror.map(|mirror| MirrorSettings { instance, ..mirror });
+    let settings = recorders::RecorderSettings { mirror, ..settings };
     recording::announce(&settings, recording::report_api(check, &served));
     let mut printing = JoinSet::new();
     let terms = Terms {

@@ -108,7 +108,7 @@ impl Page {
 
     /// Returns the team of an entry's namespace.
     pub(super) fn team(&self, entry: &Entry) -> Option<&str> {
-        self.team_of(entry.resource.namespace.as_deref()?)
+        self.team_of(&entry.resource.place()?)
     }
 
     /// Returns the team of a namespace.

@@ -1,0 +1,91 @@
+//! `kaudit fleet`: the results of all clusters that mirror them into buckets of NATS.
+
+mod serve;
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use anyhow::bail;
+use jiff::Timestamp;
+use tokio::{
+    sync::{mpsc, watch},
+    task::JoinSet,
+    time::timeout,
+};
+
+use crate::{
+    audit::result::{AuditScope, ObjectSource},
+    cli::fleet::FleetArgs,
+    fleet::{
+        clusters::Cluster,
+        follow,
+        view::{self, FleetView},
+    },
+    model::shard::Shard,
+    output::{self, Format, Target, style::count},
+};
+
+/// How many updates wait until they are taken.
+const UPDATES: usize = 1_024;
+
+/// Runs `kaudit fleet`; returns the exit code.
+///
+/// # Errors
+/// If nothing could be read. The message says what to do; the exit code is 2.
+pub async fn run(fleet: FleetArgs) -> anyhow::Result<u8> {
+    let servers = fleet.login.servers(&fleet.nats, None)?;
+    let (sender, updates) = mpsc::channel(UPDATES);
+    let (keep, view) = watch::channel(Arc::default());
+    let mut tasks = JoinSet::new();
+    tasks.spawn(follow::follow(servers, sender));
+    tasks.spawn(view::keep(updates, keep));
+    if fleet.serves() { serve::run(&fleet, view).await } else { write(&fleet, view).await }
+}
+
+/// Writes the results of all clusters once.
+async fn write(fleet: &FleetArgs, mut view: watch::Receiver<Arc<FleetView>>) -> anyhow::Result<u8> {
+    let is_settled = |view: &Arc<FleetView>| view.is_read() || !view.problem.is_empty();
+    // What is not read by then makes the result incomplete.
+    let _late = timeout(fleet.sync_timeout, view.wait_for(is_settled)).await.map(drop);
+    let view = Arc::clone(&view.borrow());
+    if !view.is_listed {
+        let why = if view.problem.is_empty() { "NATS did not answer in time" } else { &view.problem };
+        bail!("{why}\nCheck --nats and the login");
+    }
+    let clusters = selected(fleet, &view);
+    let result = view.result(&clusters, &fleet.expect_cluster, Timestamp::now()).map_err(anyhow::Error::msg)?;
+    let Some(mut result) = result else {
+        bail!("no cluster: {}", nothing(fleet, &view));
+    };
+    result.scope = Some(AuditScope {
+        clusters: clusters.keys().map(ToString::to_string).collect(),
+        source: ObjectSource::Cluster,
+        namespaces: Vec::new(),
+        shard: Shard::WHOLE,
+        selector: None,
+    });
+    let targets =
+        if fleet.output.is_empty() { vec![Target { format: Format::Text, file: None }] } else { fleet.output.clone() };
+    output::write_all(&targets, &result, fleet.log.color, &fleet.rendering())?;
+    Ok(output::exit_code(&result, fleet.fail_on, true))
+}
+
+/// Returns the clusters that the options select.
+fn selected(fleet: &FleetArgs, view: &FleetView) -> BTreeMap<Arc<str>, Arc<Cluster>> {
+    let is_selected = |name: &str, cluster: &Cluster| {
+        (fleet.cluster.is_empty() || fleet.cluster.iter().any(|glob| glob.matches(name)))
+            && fleet.selector.as_ref().is_none_or(|selector| selector.matches(&cluster.labels()))
+    };
+    let clusters = view.clusters.iter().filter(|(name, cluster)| is_selected(name, cluster));
+    clusters.map(|(name, cluster)| (Arc::clone(name), Arc::clone(cluster))).collect()
+}
+
+/// Says why there is no result.
+fn nothing(fleet: &FleetArgs, view: &FleetView) -> String {
+    let problems = view.clusters.values().filter(|cluster| !cluster.problem.is_empty());
+    let problems: Vec<String> = problems.map(|cluster| format!("\n{}: {}", cluster.name, cluster.problem)).collect();
+    match view.clusters.len() {
+        0 => "there is no bucket of a cluster: run kaudit check --fleet in the clusters".to_owned(),
+        _ if selected(fleet, view).is_empty() => "--cluster and --selector select none".to_owned(),
+        buckets => format!("none of {} has results yet{}", count(buckets, "bucket"), problems.concat()),
+    }
+}

@@ -1,0 +1,247 @@
+//! Follows the buckets of all clusters.
+//!
+//! A consumer for each bucket delivers what it has and every change. The list of all buckets, read again and again,
+//! shows which are new, gone, or were created again, and whether a consumer has fallen behind without an error.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use async_nats::jetstream::kv::Operation;
+use futures::{StreamExt as _, TryStreamExt as _};
+use hyper::body::Bytes;
+use jiff::Timestamp;
+use tokio::{
+    sync::{Semaphore, mpsc},
+    task::{AbortHandle, JoinSet},
+    time::{sleep, timeout},
+};
+
+use super::keys::{self, Key};
+use crate::{
+    bus::nats::{NatsConnection, NatsServers},
+    cluster::{backoff::Backoff, error::reasons},
+};
+
+/// How often the list of buckets is read.
+const LIST_EVERY: Duration = Duration::from_secs(10);
+/// How many buckets are read from the start at a time.
+const AT_ONCE: usize = 16;
+/// Delays after failures.
+const RETRY: Backoff = Backoff::SHORT;
+/// The longest silence of a bucket that is read from the start.
+const SILENCE: Duration = Duration::from_secs(20);
+
+/// News of a fleet.
+#[derive(Debug)]
+pub(crate) enum Update {
+    /// The clusters that have buckets; all others are gone.
+    Clusters(BTreeSet<Arc<str>>),
+    /// The servers cannot be reached, or the list of buckets cannot be read; empty if they can.
+    Connection(String),
+    /// The value of a key, and when the server stored it; `None` if it was deleted.
+    Value(Arc<str>, Key, Option<(Bytes, Timestamp)>),
+    /// A bucket was read to its end; it has these keys and no others.
+    Read(Arc<str>, BTreeSet<Key>),
+    /// A bucket cannot be read.
+    Failed(Arc<str>, String),
+}
+
+/// A bucket that is followed.
+struct Followed {
+    /// When the server created it.
+    created: i128,
+    /// The sequence of the last message that was received.
+    received: Arc<AtomicU64>,
+    /// The sequence of the last message that the bucket had when it was listed last.
+    listed: u64,
+    task: AbortHandle,
+}
+
+/// Sends news of all buckets until the receiver is dropped.
+pub(crate) async fn follow(servers: NatsServers, updates: mpsc::Sender<Update>) {
+    let mut failures = 0;
+    loop {
+        let why = match servers.connect().await {
+            Ok(connection) => {
+                failures = 0;
+                Follower::new(connection, &servers, &updates).run().await
+            }
+            Err(why) => format!("NATS {why}"),
+        };
+        failures += 1;
+        if updates.send(Update::Connection(why)).await.is_err() {
+            return;
+        }
+        sleep(RETRY.with_jitter(failures)).await;
+    }
+}
+
+struct Follower<'f> {
+    connection: Arc<NatsConnection>,
+    servers: &'f NatsServers,
+    updates: &'f mpsc::Sender<Update>,
+    buckets: BTreeMap<Arc<str>, Followed>,
+    tasks: JoinSet<()>,
+    permits: Arc<Semaphore>,
+}
+
+impl<'f> Follower<'f> {
+    fn new(connection: NatsConnection, servers: &'f NatsServers, updates: &'f mpsc::Sender<Update>) -> Self {
+        let (connection, permits) = (Arc::new(connection), Arc::new(Semaphore::new(AT_ONCE)));
+        Self { connection, servers, updates, buckets: BTreeMap::new(), tasks: JoinSet::new(), permits }
+    }
+
+    /// Follows until the servers cannot be reached; returns why.
+    async fn run(mut self) -> String {
+        loop {
+            let listed = timeout(self.servers.timeout, self.list()).await;
+            let no_answer = || {
+                let reported = self.connection.take_reported().map(|what| format!(": the server reported {what}"));
+                format!("NATS did not list the buckets in time{}", reported.unwrap_or_default())
+            };
+            match listed.unwrap_or_else(|_| Err(no_answer())) {
+                Ok(buckets) => self.take(buckets),
+                Err(why) => return self.connection.redact(&why),
+            }
+            let clusters = Update::Clusters(self.buckets.keys().cloned().collect());
+            for update in [clusters, Update::Connection(String::new())] {
+                if self.updates.send(update).await.is_err() {
+                    return String::new();
+                }
+            }
+            tokio::select! {
+                () = sleep(LIST_EVERY) => {}
+                () = self.updates.closed() => return String::new(),
+            }
+            while self.tasks.try_join_next().is_some() {}
+        }
+    }
+
+    /// Returns the buckets of clusters: when each was created, and the sequence of its last message.
+    async fn list(&self) -> Result<BTreeMap<Arc<str>, (i128, u64)>, String> {
+        let streams = self.connection.context.streams();
+        let buckets = streams.try_filter_map(|stream| async move {
+            let created = stream.created.unix_timestamp_nanos();
+            let cluster = keys::cluster_of_stream(&stream.config.name);
+            Ok(cluster.map(|cluster| (Arc::from(cluster), (created, stream.state.last_sequence))))
+        });
+        buckets.try_collect().await.map_err(|error| format!("NATS did not list the buckets: {}", reasons(&error)))
+    }
+
+    /// Follows new buckets, and from the start again those that were created again or whose consumer delivers nothing.
+    fn take(&mut self, listed: BTreeMap<Arc<str>, (i128, u64)>) {
+        self.buckets.retain(|cluster, followed| {
+            let now = listed.get(cluster);
+            let is_current = now.is_some_and(|(created, last)| {
+                let is_behind = followed.received.load(Ordering::Relaxed) < followed.listed.min(*last);
+                *created == followed.created && !is_behind
+            });
+            if !is_current {
+                followed.task.abort();
+            }
+            is_current
+        });
+        for (cluster, (created, last)) in listed {
+            if let Some(followed) = self.buckets.get_mut(&cluster) {
+                followed.listed = last;
+                continue;
+            }
+            // Until it is read, it cannot be behind.
+            let received = Arc::new(AtomicU64::new(u64::MAX));
+            let reader = BucketReader {
+                connection: Arc::clone(&self.connection),
+                cluster: Arc::clone(&cluster),
+                updates: self.updates.clone(),
+                received: Arc::clone(&received),
+                permits: Arc::clone(&self.permits),
+            };
+            let task = self.tasks.spawn(reader.run());
+            self.buckets.insert(cluster, Followed { created, received, listed: last, task });
+        }
+    }
+}
+
+/// Reads one bucket, from the start again after each failure.
+struct BucketReader {
+    connection: Arc<NatsConnection>,
+    cluster: Arc<str>,
+    updates: mpsc::Sender<Update>,
+    received: Arc<AtomicU64>,
+    permits: Arc<Semaphore>,
+}
+
+impl BucketReader {
+    async fn run(self) {
+        let mut failures = 0;
+        loop {
+            self.received.store(u64::MAX, Ordering::Relaxed);
+            let Err(why) = self.read().await else { return };
+            failures += 1;
+            let why = self.connection.redact(&why);
+            if self.updates.send(Update::Failed(Arc::clone(&self.cluster), why)).await.is_err() {
+                return;
+            }
+            sleep(RETRY.with_jitter(failures)).await;
+        }
+    }
+
+    /// Reads the bucket and all changes; ends without an error if nobody wants them any more.
+    async fn read(&self) -> Result<(), String> {
+        let mut permit = Some(self.permits.acquire().await.map_err(|error| error.to_string())?);
+        let opened = timeout(SILENCE, async {
+            let bucket = self.connection.context.get_key_value(keys::bucket(&self.cluster)).await;
+            let bucket = bucket.map_err(|error| format!("cannot be opened: {}", reasons(&error)))?;
+            let watch = bucket.watch_with_history(">").await;
+            let status = bucket.status().await.map_err(|error| format!("cannot be opened: {}", reasons(&error)))?;
+            Ok::<_, String>((watch.map_err(|error| format!("cannot be read: {}", reasons(&error)))?, status.values()))
+        });
+        let (mut watch, values) = opened.await.map_err(|_| "cannot be opened: the server did not answer in time")??;
+        let (mut seen, mut is_read) = (BTreeSet::new(), values == 0);
+        if is_read {
+            self.received.store(0, Ordering::Relaxed);
+            permit = None;
+            if self.send(Update::Read(Arc::clone(&self.cluster), BTreeSet::new())).await.is_err() {
+                return Ok(());
+            }
+        }
+        loop {
+            let next = async { if is_read { Ok(watch.next().await) } else { timeout(SILENCE, watch.next()).await } };
+            let next = next.await.map_err(|_| "cannot be read: the server sent nothing for a while")?;
+            let entry = next.ok_or("cannot be read: the consumer ended")?;
+            let entry = entry.map_err(|error| format!("cannot be read: {}", reasons(&error)))?;
+            let (revision, is_last) = (entry.revision, entry.seen_current);
+            if let Some(key) = Key::parse(&entry.key) {
+                let at = Timestamp::from_second(entry.created.unix_timestamp()).unwrap_or_default();
+                let value = (entry.operation == Operation::Put).then_some((entry.value, at));
+                if !is_read && value.is_some() {
+                    seen.insert(key.clone());
+                } else if !is_read {
+                    seen.remove(&key);
+                }
+                if self.send(Update::Value(Arc::clone(&self.cluster), key, value)).await.is_err() {
+                    return Ok(());
+                }
+            }
+            if is_read {
+                self.received.store(revision, Ordering::Relaxed);
+            } else if is_last {
+                (is_read, permit) = (true, None);
+                self.received.store(revision, Ordering::Relaxed);
+                if self.send(Update::Read(Arc::clone(&self.cluster), std::mem::take(&mut seen))).await.is_err() {
+                    return Ok(());
+                }
+            }
+            drop(permit.take_if(|_| is_read));
+        }
+    }
+
+    async fn send(&self, update: Update) -> Result<(), mpsc::error::SendError<Update>> {
+        self.updates.send(update).await
+    }
+}

@@ -1,0 +1,75 @@
+//! Names that very many results of a fleet have in common, each kept once.
+
+use std::{collections::HashMap, sync::Arc};
+
+use hyper::body::Bytes;
+
+use super::{packed, part::StoredRule};
+use crate::{
+    audit::result::PolicySummary,
+    model::{digest::Digest, object::ObjectRef},
+};
+
+/// Rules and kinds by their numbers, and the policies of clusters. Numbers stay the same.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Names {
+    rules: Vec<Arc<StoredRule>>,
+    rule_numbers: HashMap<Arc<StoredRule>, u32>,
+    kinds: Vec<Arc<str>>,
+    kind_numbers: HashMap<Arc<str>, u16>,
+    /// The policies that clusters have, by the digest of their value: most clusters have the same.
+    policies: HashMap<Digest, Arc<[PolicySummary]>>,
+}
+
+impl Names {
+    /// Returns the number of a rule.
+    pub(super) fn rule(names: &mut Arc<Self>, rule: &StoredRule) -> u32 {
+        if let Some(known) = names.rule_numbers.get(rule) {
+            return *known;
+        }
+        let names = Arc::make_mut(names);
+        let number = u32::try_from(names.rules.len()).unwrap_or(u32::MAX);
+        let rule = Arc::new(rule.clone());
+        names.rules.push(Arc::clone(&rule));
+        names.rule_numbers.insert(rule, number);
+        number
+    }
+
+    /// Returns the number of an object's kind. After the 65,535th kind all have the last number.
+    pub(super) fn kind(names: &mut Arc<Self>, object: &ObjectRef) -> u16 {
+        let kind = object.kind_with_group();
+        if let Some(known) = names.kind_numbers.get(&*kind) {
+            return *known;
+        }
+        let names = Arc::make_mut(names);
+        let number = u16::try_from(names.kinds.len()).unwrap_or(u16::MAX);
+        let kind: Arc<str> = kind.as_str().into();
+        names.kinds.push(Arc::clone(&kind));
+        names.kind_numbers.insert(kind, number);
+        number
+    }
+
+    /// Reads policies, of which equal ones are kept once.
+    pub(super) fn policies(names: &mut Arc<Self>, packed: &Bytes) -> Result<Arc<[PolicySummary]>, String> {
+        let digest = Digest::of(packed);
+        if let Some(known) = names.policies.get(&digest) {
+            return Ok(Arc::clone(known));
+        }
+        let policies: Arc<[PolicySummary]> = packed::read::<Vec<PolicySummary>>(packed)?.into();
+        let names = Arc::make_mut(names);
+        // Those that no cluster has any more.
+        names.policies.retain(|_, policies| Arc::strong_count(policies) > 1);
+        names.policies.insert(digest, Arc::clone(&policies));
+        Ok(policies)
+    }
+
+    /// Returns the rules, by number.
+    pub(crate) fn rules(&self) -> &[Arc<StoredRule>] {
+        &self.rules
+    }
+
+    /// Returns the kinds as `Kind.group`, by number.
+    pub(crate) fn kinds(&self) -> &[Arc<str>] {
+        &self.kinds
+    }
+}

@@ -1,0 +1,63 @@
+//! What a bucket says of a cluster, besides its results.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    audit::{exceptions::ExceptionSummary, result::AuditResult},
+    model::rule_counts::RuleCounts,
+};
+
+/// Which cluster writes a bucket, and which kaudit in it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct ClusterIdentity {
+    /// The uid of the Namespace `kube-system`, which is the same as long as the cluster exists.
+    pub(crate) uid: String,
+    /// Namespace and name of the `Audit` of this kaudit.
+    pub(crate) instance: String,
+}
+
+/// That a shard lives.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Heartbeat {
+    /// When it was written, by the clock of the cluster.
+    pub(crate) at: Timestamp,
+    /// The version of kaudit.
+    pub(crate) version: String,
+}
+
+/// What a shard says of its cluster.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct ClusterState {
+    /// The labels of the cluster, by which views select.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(crate) labels: BTreeMap<String, String>,
+    /// When the process started; violations that were resolved earlier may be unknown.
+    pub(crate) began: Timestamp,
+    /// Before evaluation starts, the number of lists that were read, and their total.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) syncing: Option<(usize, usize)>,
+    /// The digest of the policies in force.
+    pub(crate) policies: String,
+    /// When they replaced others; `None` for those of the start.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) policies_since: Option<Timestamp>,
+    /// Problems that the result does not contain.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) problems: Vec<String>,
+    /// The result without policies and results.
+    pub(crate) result: AuditResult,
+    /// The exceptions.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) exceptions: Vec<ExceptionSummary>,
+    /// The counts of each rule that applies to an object, by policy and rule.
+    pub(crate) counts: BTreeMap<String, BTreeMap<String, RuleCounts>>,
+    /// Objects in each namespace that was checked; an empty name counts objects of the cluster.
+    pub(crate) namespaces: BTreeMap<Arc<str>, usize>,
+    /// The team of each namespace that has one.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(crate) teams: BTreeMap<Arc<str>, Arc<str>>,
+}

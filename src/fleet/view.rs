@@ -1,0 +1,152 @@
+//! All clusters at one moment, kept up to date.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
+
+use jiff::Timestamp;
+use tokio::sync::{mpsc, watch};
+
+use super::{clusters::Cluster, follow::Update, names::Names};
+
+/// A cluster whose last heartbeat is older is old: kaudit does not run there, or cannot reach the servers.
+pub(crate) const OLD: Duration = Duration::from_mins(3);
+/// How many updates are taken before the view is published.
+const BATCH: usize = 256;
+
+/// A fleet at one moment.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct FleetView {
+    /// The clusters that have buckets, by name.
+    pub(crate) clusters: BTreeMap<Arc<str>, Arc<Cluster>>,
+    pub(crate) names: Arc<Names>,
+    /// Whether the list of buckets was read.
+    pub(crate) is_listed: bool,
+    /// Why the servers cannot be reached; empty if they can.
+    pub(crate) problem: String,
+    /// Grows with each change.
+    pub(crate) revision: u64,
+}
+
+/// How far the results of a cluster can be relied on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum ClusterStatus {
+    /// Everything in scope is checked, and the results are those of now.
+    Live,
+    /// The bucket is not read yet, or kaudit has only started.
+    Starting,
+    /// Something was not checked.
+    Incomplete,
+    /// The last heartbeat is that old; `None` if there is none.
+    Old(Option<Timestamp>),
+    /// The bucket, or a part of it, cannot be read.
+    Unreadable,
+}
+
+impl ClusterStatus {
+    /// Returns the name in metrics and JSON.
+    pub(crate) fn word(&self) -> &'static str {
+        match self {
+            Self::Live => "live",
+            Self::Starting => "starting",
+            Self::Incomplete => "incomplete",
+            Self::Old(_) => "old",
+            Self::Unreadable => "unreadable",
+        }
+    }
+}
+
+impl Cluster {
+    /// Returns how far its results can be relied on at a time.
+    pub(crate) fn status(&self, now: Timestamp) -> ClusterStatus {
+        let beats: Vec<Option<Timestamp>> =
+            self.shards().map(|shard| shard.heartbeat.as_ref().map(|(_, at)| *at)).collect();
+        // The shard that lives least decides.
+        let oldest = if beats.len() < self.shards_wanted() { None } else { beats.iter().min().copied().flatten() };
+        let is_old = |at: Timestamp| now.duration_since(at).unsigned_abs() > OLD && at < now;
+        if !self.problem.is_empty() {
+            return ClusterStatus::Unreadable;
+        }
+        if !self.is_read {
+            return ClusterStatus::Starting;
+        }
+        match oldest {
+            Some(at) if is_old(at) => return ClusterStatus::Old(Some(at)),
+            None => return ClusterStatus::Old(None),
+            Some(_) => {}
+        }
+        let mut states = self.shards().map(|shard| shard.state.as_ref());
+        let is_starting = self.shards().any(|shard| shard.state.as_ref().is_none_or(|state| state.syncing.is_some()));
+        let is_complete =
+            states.all(|state| state.is_some_and(|state| state.result.complete && state.problems.is_empty()));
+        match (is_starting, is_complete) {
+            (true, _) => ClusterStatus::Starting,
+            (_, true) => ClusterStatus::Live,
+            _ => ClusterStatus::Incomplete,
+        }
+    }
+}
+
+impl FleetView {
+    /// Whether the list of buckets and all buckets were read.
+    pub(crate) fn is_read(&self) -> bool {
+        let is_read = |cluster: &Arc<Cluster>| cluster.is_read || !cluster.problem.is_empty();
+        self.is_listed && self.clusters.values().all(is_read)
+    }
+
+    fn take(&mut self, update: Update) {
+        self.revision += 1;
+        match update {
+            Update::Clusters(names) => self.take_clusters(&names),
+            Update::Connection(problem) => self.problem = problem,
+            Update::Value(name, key, value) => {
+                let Self { clusters, names, .. } = self;
+                let Some(cluster) = clusters.get_mut(&name).map(Arc::make_mut) else { return };
+                let what = key.to_string();
+                let value = value.as_ref().map(|(value, at)| (value, *at));
+                match cluster.shard(key.shard).set(key.item, value, names) {
+                    Ok(()) if cluster.problem.starts_with(&format!("{what} ")) => cluster.problem.clear(),
+                    Ok(()) => {}
+                    Err(why) => cluster.problem = format!("{what} cannot be read: {why}"),
+                }
+            }
+            Update::Read(name, keys) => {
+                if let Some(cluster) = self.clusters.get_mut(&name).map(Arc::make_mut) {
+                    cluster.keep(&keys);
+                    cluster.is_read = true;
+                    if cluster.problem.starts_with(BUCKET) {
+                        cluster.problem.clear();
+                    }
+                }
+            }
+            Update::Failed(name, why) => {
+                if let Some(cluster) = self.clusters.get_mut(&name).map(Arc::make_mut) {
+                    cluster.problem = format!("{BUCKET}{why}");
+                }
+            }
+        }
+    }
+
+    fn take_clusters(&mut self, names: &BTreeSet<Arc<str>>) {
+        self.is_listed = true;
+        self.clusters.retain(|name, _| names.contains(name));
+        for name in names {
+            self.clusters.entry(Arc::clone(name)).or_insert_with(|| Arc::new(Cluster::new(name)));
+        }
+    }
+}
+
+/// The beginning of a problem of a whole bucket.
+const BUCKET: &str = "the bucket ";
+
+/// Keeps a view up to date until the updates end.
+pub(crate) async fn keep(mut updates: mpsc::Receiver<Update>, view: watch::Sender<Arc<FleetView>>) {
+    let mut now = FleetView::default();
+    let mut batch = Vec::with_capacity(BATCH);
+    while updates.recv_many(&mut batch, BATCH).await > 0 {
+        batch.drain(..).for_each(|update| now.take(update));
+        view.send_replace(Arc::new(now.clone()));
+    }
+}

@@ -1,0 +1,293 @@
+//! One connection to the bucket: what it has, and what is written next.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::Arc,
+    time::Duration,
+};
+
+use jiff::Timestamp;
+use kube::Client;
+use tokio::{
+    sync::watch,
+    time::{Instant, sleep, sleep_until},
+};
+
+use super::{
+    MirrorSettings, RECORDER, claim,
+    values::{PartCounts, Values, values},
+};
+use crate::{
+    audit::{
+        command::{Snapshot, ask},
+        overview::{Overview, Progress},
+    },
+    blocking::spawn_blocking,
+    fleet::{
+        bucket::{Bucket, Kept, Write, WriteError},
+        keys::{Item, Key},
+        packed,
+        state::{ClusterIdentity, Heartbeat},
+    },
+    model::digest::Digest,
+};
+
+/// How often a shard shows that it lives.
+const HEARTBEAT: Duration = Duration::from_mins(1);
+/// How long to wait after a change for related ones.
+const TOGETHER: Duration = Duration::from_millis(20);
+/// The pause between two results: at least the first, and a multiple of the time that the last one took.
+const REST: (Duration, u32) = (Duration::from_millis(100), 4);
+/// The longest such pause.
+const LONGEST_REST: Duration = Duration::from_secs(5);
+/// How often the result is read although no violation is new or resolved.
+const COUNTS_EVERY: Duration = Duration::from_secs(10);
+/// How long resolved violations are kept, and at most how many keys of them.
+const ENDED_KEPT: Duration = Duration::from_hours(7 * 24);
+const MOST_ENDED: usize = 500;
+
+/// A connection to the bucket.
+pub(super) struct Session<'s> {
+    settings: &'s MirrorSettings,
+    overview: watch::Receiver<Option<Arc<Overview>>>,
+    progress: watch::Receiver<Progress>,
+    delta_recorded: watch::Receiver<()>,
+    bucket: Bucket,
+    identity: ClusterIdentity,
+    /// This shard, as `I-N`.
+    shard: Arc<str>,
+    /// The digest of the JSON at each key of this shard.
+    written: BTreeMap<Key, Digest>,
+    /// The digest of the state without counts, and when the state was written.
+    steady_state: Option<(Digest, Instant)>,
+    /// The sequence of the heartbeat; 0 if there is none.
+    heartbeat: u64,
+    next_heartbeat: Instant,
+    /// Whether the bucket was read again: a leader before this one may have written after the first time.
+    is_verified: bool,
+    /// The keys of resolved violations, the oldest first.
+    ended: VecDeque<Key>,
+    /// The time in microseconds until which resolved violations are written.
+    ended_until: i64,
+    /// The heartbeats of shards that belong to another number of shards, by shard.
+    strangers: BTreeMap<Arc<str>, Vec<String>>,
+    began: Timestamp,
+}
+
+impl<'s> Session<'s> {
+    /// Connects, claims the bucket and reads it.
+    ///
+    /// # Errors
+    /// Why that is not possible.
+    pub(super) async fn open(
+        settings: &'s MirrorSettings,
+        client: &Client,
+        overview: watch::Receiver<Option<Arc<Overview>>>,
+    ) -> Result<Self, String> {
+        let identity = claim::own(settings, client).await?;
+        let connection = Arc::new(settings.servers.connect().await.map_err(|why| format!("NATS {why}"))?);
+        let bucket = Bucket::open(connection, &settings.cluster, settings.servers.timeout).await?;
+        let now = Instant::now();
+        let mut session = Self {
+            settings,
+            overview,
+            progress: settings.progress.clone(),
+            delta_recorded: settings.delta_recorded.clone(),
+            bucket,
+            identity,
+            shard: settings.shard.to_string().replace('/', "-").into(),
+            written: BTreeMap::new(),
+            steady_state: None,
+            heartbeat: 0,
+            next_heartbeat: now,
+            is_verified: false,
+            ended: VecDeque::new(),
+            ended_until: i64::MIN,
+            strangers: BTreeMap::new(),
+            began: Timestamp::now(),
+        };
+        session.read().await?;
+        session.beat().await?;
+        Ok(session)
+    }
+
+    /// Mirrors until the pipeline ends.
+    ///
+    /// # Errors
+    /// What failed.
+    pub(super) async fn run(&mut self) -> Result<(), String> {
+        let mut known = None;
+        loop {
+            let start = Instant::now();
+            self.overview.mark_unchanged();
+            self.delta_recorded.mark_unchanged();
+            self.progress.mark_unchanged();
+            match ask(&self.settings.pipeline, known).await {
+                Some(Some(snapshot)) => {
+                    known = Some(snapshot.revision);
+                    self.mirror(snapshot).await?;
+                }
+                Some(None) => {}
+                None => return Ok(()),
+            }
+            if Instant::now() >= self.next_heartbeat {
+                if !self.is_verified {
+                    self.read().await?;
+                    (self.is_verified, known) = (true, None);
+                }
+                self.beat().await?;
+            }
+            sleep((start.elapsed() * REST.1).clamp(REST.0, LONGEST_REST)).await;
+            let settled = self.progress.borrow().open;
+            tokio::select! {
+                changed = self.delta_recorded.changed() => {
+                    if changed.is_err() {
+                        return Ok(());
+                    }
+                    sleep(TOGETHER).await;
+                }
+                changed = self.progress.changed(), if !settled => if changed.is_err() { return Ok(()) },
+                () = sleep(COUNTS_EVERY) => {}
+                () = sleep_until(self.next_heartbeat) => {}
+            }
+        }
+    }
+
+    /// Reads what the bucket has.
+    async fn read(&mut self) -> Result<(), String> {
+        let values = self.bucket.values().await?;
+        claim::claim(self.settings, &self.identity, &self.bucket, &values).await?;
+        self.written.clear();
+        self.ended.clear();
+        self.strangers.clear();
+        (self.steady_state, self.heartbeat) = (None, 0);
+        for (text, kept) in values {
+            let Some(key) = Key::parse(&text) else { continue };
+            if key.shard != self.shard {
+                self.note_stranger(key, text);
+                continue;
+            }
+            match key.item {
+                Item::Heartbeat => self.heartbeat = kept.sequence,
+                Item::Ended(until) => {
+                    self.ended_until = self.ended_until.max(until);
+                    self.ended.push_back(key);
+                }
+                Item::State | Item::Policies | Item::Results(_) => {
+                    self.written.insert(key, digest(&kept));
+                }
+            }
+        }
+        self.ended.make_contiguous().sort();
+        Ok(())
+    }
+
+    /// Notes a key of another shard, if this shard has to delete it when the number of shards has changed.
+    fn note_stranger(&mut self, key: Key, text: String) {
+        let of = |shard: &str| shard.rsplit_once('-').map(|(_, of)| of.to_owned());
+        if self.settings.shard.owns(None) && of(&key.shard) != of(&self.shard) {
+            self.strangers.entry(key.shard).or_default().push(text);
+        }
+    }
+
+    /// Shows that this shard lives, and deletes what shards of another number of shards have left.
+    async fn beat(&mut self) -> Result<(), String> {
+        let heartbeat = Heartbeat { at: Timestamp::now(), version: env!("CARGO_PKG_VERSION").to_owned() };
+        let key = Key { shard: Arc::clone(&self.shard), item: Item::Heartbeat };
+        let write = Write { replaces: Some(self.heartbeat), ..Write::put(key, packed::json(&heartbeat)?) };
+        self.heartbeat = self.write(vec![write]).await?.last().copied().unwrap_or_default();
+        self.next_heartbeat = Instant::now() + HEARTBEAT;
+        for (shard, keys) in std::mem::take(&mut self.strangers) {
+            let heartbeat = Key { shard: Arc::clone(&shard), item: Item::Heartbeat };
+            let last = self.bucket.value(&heartbeat.to_string()).await?;
+            if last.is_some_and(|last| !claim::is_old(last.at)) {
+                self.strangers.insert(shard, keys);
+            } else {
+                self.write(keys.into_iter().map(Write::delete).collect()).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes what differs from a snapshot.
+    async fn mirror(&mut self, snapshot: Snapshot) -> Result<(), String> {
+        let Values { state, steady_state, policies, results, ended } = self.values(snapshot).await?;
+        let mut writes = Vec::new();
+        let mut digests = Vec::new();
+        let key = |item| Key { shard: Arc::clone(&self.shard), item };
+        let mut put = |key: Key, json: Vec<u8>| {
+            let digest = Digest::of(&json);
+            if self.written.get(&key) != Some(&digest) {
+                writes.push(Write::put(&key, packed::pack(&json)?));
+                digests.push((key, digest));
+            }
+            Ok::<_, String>(())
+        };
+        put(key(Item::Policies), policies)?;
+        // New parts before old ones are deleted: followers may see a result twice for a moment, but never miss one.
+        let kept = results.map(|results| {
+            let keys: std::collections::BTreeSet<Key> = results.keys().cloned().collect();
+            results.into_iter().try_for_each(|(key, json)| put(key, json)).map(|()| keys)
+        });
+        let kept = kept.transpose()?;
+        let steady = Digest::of(&steady_state);
+        let is_due = self.steady_state.is_none_or(|(known, at)| known != steady || at.elapsed() >= HEARTBEAT);
+        if is_due {
+            put(key(Item::State), state)?;
+            self.steady_state = Some((steady, Instant::now()));
+        }
+        if let Some((until, json)) = ended {
+            let key = key(Item::Ended(until));
+            writes.push(Write { expires: Some(ENDED_KEPT), ..Write::put(&key, packed::pack(&json)?) });
+            self.ended.push_back(key);
+            self.ended_until = until;
+        }
+        let surplus = self.ended.len().saturating_sub(MOST_ENDED);
+        writes.extend(self.ended.drain(..surplus).map(Write::delete));
+        let gone = kept.map(|kept| {
+            let is_gone = |key: &&Key| matches!(key.item, Item::Results(_)) && !kept.contains(key);
+            self.written.keys().filter(is_gone).cloned().collect::<Vec<Key>>()
+        });
+        let gone = gone.unwrap_or_default();
+        writes.extend(gone.iter().map(Write::delete));
+        self.write(writes).await?;
+        self.written.extend(digests);
+        self.written.retain(|key, _| !gone.contains(key));
+        Ok(())
+    }
+
+    /// Makes the values for a snapshot.
+    async fn values(&self, snapshot: Snapshot) -> Result<Values, String> {
+        let (settings, shard) = (self.settings.clone(), Arc::clone(&self.shard));
+        let (progress, overview) = (self.progress.borrow().clone(), self.overview.borrow().clone());
+        let (parts, ended_until, began) = (self.part_counts(), self.ended_until, self.began);
+        let made = spawn_blocking(move || {
+            let context = (&progress, overview.as_deref());
+            values(&settings, &shard, (snapshot, began), context, (&parts, ended_until))
+        });
+        made.await.map_err(|_panicked| "the values of the bucket cannot be made, which is a bug".to_owned())?
+    }
+
+    /// Returns the numbers of parts that the bucket has.
+    fn part_counts(&self) -> PartCounts {
+        let results = self.written.keys().filter_map(|key| match &key.item {
+            Item::Results(part) => Some((part.place.clone(), part.parts)),
+            _ => None,
+        });
+        results.collect()
+    }
+
+    async fn write(&self, writes: Vec<Write>) -> Result<Vec<u64>, String> {
+        let written = self.bucket.write(&writes).await.map_err(|error| match error {
+            WriteError::Replaced => "another kaudit writes into the bucket, or it was created again".to_owned(),
+            WriteError::Failed(why) => why,
+        })?;
+        writes.iter().for_each(|_| self.settings.metrics.recorder_wrote(RECORDER));
+        Ok(written)
+    }
+}
+
+/// Returns the digest of the JSON of a value; that of nothing if it is damaged, so that it is written again.
+fn digest(kept: &Kept) -> Digest {
+    packed::unpack(&kept.value).map(Digest::of).unwrap_or_default()
+}
