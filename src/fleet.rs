@@ -16,11 +16,12 @@
 //!
 //! Values are JSON; all but the first two are compressed with zstd.
 
-pub(crate) mod bucket;
+pub mod bucket;
 pub(crate) mod clusters;
 pub(crate) mod follow;
 pub(crate) mod keys;
 mod names;
+mod nats_bucket;
 pub(crate) mod packed;
 pub(crate) mod part;
 pub(crate) mod result;

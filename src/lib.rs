@@ -56,7 +56,7 @@ pub mod source;
 
 pub mod audit;
 
-mod fleet;
+pub mod fleet;
 
 pub mod record;
 

@@ -50,6 +50,10 @@ pub struct FleetArgs {
     #[command(flatten)]
     pub login: NatsArgs,
 
+    /// Create the bucket of this cluster if there is none, and nothing else; repeatable. Needs a login that may create streams
+    #[arg(long, env = "KAUDIT_CREATE_BUCKET", value_name = "CLUSTER", value_delimiter = ',', help_heading = "Fleet")]
+    pub create_bucket: Vec<String>,
+
     /// Read only these clusters; repeatable
     #[arg(long, env = "KAUDIT_CLUSTER", value_name = "GLOB", value_delimiter = ',', help_heading = "Fleet")]
     pub cluster: Vec<Glob>,

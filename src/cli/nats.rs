@@ -1,14 +1,17 @@
 //! The options for a fleet: where clusters mirror their results, and how kaudit connects there.
 
-use std::{path::PathBuf, time::Duration};
+use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use clap::{Args, builder::NonEmptyStringValueParser};
 
 use super::values;
-use crate::bus::{
-    credential::ReceiverCredential,
-    nats::{NatsLogin, NatsServers},
-    tls::ClientTls,
+use crate::{
+    bus::{
+        credential::ReceiverCredential,
+        nats::{NatsLogin, NatsServers},
+        tls::ClientTls,
+    },
+    fleet::bucket::BucketServer,
 };
 
 /// How long a connection and each request may take.
@@ -32,6 +35,10 @@ pub struct MirrorArgs {
         value_parser = values::key_and_value
     )]
     pub cluster_label: Vec<(String, String)>,
+
+    /// Replaces NATS, as in simulations.
+    #[arg(skip)]
+    pub server: Option<Arc<dyn BucketServer>>,
 }
 
 /// Login and TLS of NATS.

@@ -14,14 +14,16 @@ use tokio::{
 
 use crate::{
     audit::result::{AuditScope, ObjectSource},
+    bus::nats::NatsServers,
     cli::fleet::FleetArgs,
     fleet::{
+        bucket::BucketServer as _,
         clusters::Cluster,
-        follow,
+        follow, keys,
         view::{self, FleetView},
     },
     model::shard::Shard,
-    output::{self, Format, Target, style::count},
+    output::{self, Format, Target, note, style::count},
 };
 
 /// How many updates wait until they are taken.
@@ -33,12 +35,25 @@ const UPDATES: usize = 1_024;
 /// If nothing could be read. The message says what to do; the exit code is 2.
 pub async fn run(fleet: FleetArgs) -> anyhow::Result<u8> {
     let servers = fleet.login.servers(&fleet.nats, None)?;
+    if !fleet.create_bucket.is_empty() {
+        return create_buckets(&servers, &fleet.create_bucket).await;
+    }
     let (sender, updates) = mpsc::channel(UPDATES);
     let (keep, view) = watch::channel(Arc::default());
     let mut tasks = JoinSet::new();
     tasks.spawn(follow::follow(servers, sender));
     tasks.spawn(view::keep(updates, keep));
     if fleet.serves() { serve::run(&fleet, view).await } else { write(&fleet, view).await }
+}
+
+/// Creates the buckets of these clusters that do not exist.
+async fn create_buckets(servers: &NatsServers, clusters: &[String]) -> anyhow::Result<u8> {
+    for cluster in clusters {
+        keys::check_cluster(cluster).map_err(|why| anyhow::anyhow!("--create-bucket {why}"))?;
+        servers.open(cluster).await.map_err(anyhow::Error::msg)?;
+        note(&format!("the bucket {} exists", keys::bucket(cluster)));
+    }
+    Ok(0)
 }
 
 /// Writes the results of all clusters once.

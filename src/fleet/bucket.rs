@@ -1,227 +1,74 @@
-//! One bucket, as the cluster that owns it reads and writes it.
-//!
-//! Neither needs a consumer, so the credentials of a cluster need no right to create one: with that right, a client can
-//! make the server deliver messages to the subjects of others.
+//! A bucket, as the cluster that owns it reads and writes it.
 
-use std::{collections::BTreeMap, fmt::Display, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, fmt, time::Duration};
 
-use async_nats::{
-    HeaderMap,
-    header::NATS_MESSAGE_TTL,
-    jetstream::{
-        ErrorCode,
-        context::{CreateKeyValueErrorKind, GetStreamError, GetStreamErrorKind, PublishError, PublishErrorKind},
-        kv,
-        message::PublishMessage,
-        stream::{DirectGetErrorKind, Stream},
-    },
-};
-use futures::{StreamExt as _, TryStreamExt as _, stream};
+use futures::future::BoxFuture;
 use hyper::body::Bytes;
 use jiff::Timestamp;
-use tokio::time::timeout;
 
-use super::keys;
-use crate::{bus::nats::NatsConnection, cluster::error::reasons};
-
-/// How many requests wait for their answers.
-const AT_ONCE: usize = 32;
 /// How long the server keeps the mark of a deleted key, which tells followers of it.
-const MARKS: Duration = Duration::from_hours(1);
-/// The header that makes a message the deletion of a key.
-const OPERATION: &str = "KV-Operation";
-const DELETION: &str = "DEL";
-
-/// The bucket of a cluster.
-pub(crate) struct Bucket {
-    connection: Arc<NatsConnection>,
-    stream: Stream,
-    /// The subject of a key without the key.
-    prefix: String,
-    timeout: Duration,
-}
+pub const MARKS: Duration = Duration::from_hours(1);
 
 /// A value, the sequence of its message, and when the server stored it, by its clock.
-pub(crate) struct Kept {
-    pub(crate) sequence: u64,
-    pub(crate) value: Bytes,
-    pub(crate) at: Timestamp,
+#[derive(Debug, Clone)]
+pub struct Kept {
+    /// Grows with each write into the bucket.
+    pub sequence: u64,
+    /// The value.
+    pub value: Bytes,
+    /// When the server stored it.
+    pub at: Timestamp,
 }
 
 /// One write.
-pub(crate) struct Write {
-    pub(crate) key: String,
+#[derive(Debug, Clone)]
+pub struct Write {
+    /// The key.
+    pub key: String,
     /// `None` deletes the key.
-    pub(crate) value: Option<Vec<u8>>,
+    pub value: Option<Vec<u8>>,
     /// The sequence of the value that is replaced, if no other may be; 0 is none.
-    pub(crate) replaces: Option<u64>,
+    pub replaces: Option<u64>,
     /// After which time the server deletes it.
-    pub(crate) expires: Option<Duration>,
+    pub expires: Option<Duration>,
 }
 
 /// Why a write failed.
-pub(crate) enum WriteError {
+#[derive(Debug)]
+pub enum WriteError {
     /// Another value was written before.
     Replaced,
+    /// Something else, in words.
     Failed(String),
 }
 
+/// Where buckets are.
+pub trait BucketServer: fmt::Debug + Send + Sync {
+    /// Opens the bucket of a cluster, and creates it if there is none. Fails with what to do.
+    fn open<'s>(&'s self, cluster: &'s str) -> BoxFuture<'s, Result<Box<dyn Bucket>, String>>;
+}
+
+/// The bucket of a cluster. Errors say what failed.
+pub trait Bucket: Send + Sync {
+    /// Returns all values.
+    fn values(&self) -> BoxFuture<'_, Result<BTreeMap<String, Kept>, String>>;
+
+    /// Returns the value of a key; `None` if there is none.
+    fn value<'s>(&'s self, key: &'s str) -> BoxFuture<'s, Result<Option<Kept>, String>>;
+
+    /// Writes values, and returns the sequence of each, in order, once the server has stored all of them. After a failure,
+    /// any of them may have been written.
+    fn write<'s>(&'s self, writes: &'s [Write]) -> BoxFuture<'s, Result<Vec<u64>, WriteError>>;
+}
+
 impl Write {
-    pub(crate) fn put(key: impl Display, value: Vec<u8>) -> Self {
+    /// Replaces the value of a key.
+    pub fn put(key: impl fmt::Display, value: Vec<u8>) -> Self {
         Self { key: key.to_string(), value: Some(value), replaces: None, expires: None }
     }
 
-    pub(crate) fn delete(key: impl Display) -> Self {
+    /// Deletes a key.
+    pub fn delete(key: impl fmt::Display) -> Self {
         Self { key: key.to_string(), value: None, replaces: None, expires: Some(MARKS) }
     }
-
-    fn message(&self) -> PublishMessage {
-        let mut headers = HeaderMap::new();
-        if self.value.is_none() {
-            headers.insert(OPERATION, DELETION);
-        }
-        if let Some(after) = self.expires {
-            headers.insert(NATS_MESSAGE_TTL, format!("{}s", after.as_secs()));
-        }
-        let value = self.value.clone().unwrap_or_default();
-        let message = PublishMessage::build().payload(value.into()).headers(headers);
-        match self.replaces {
-            Some(sequence) => message.expected_last_subject_sequence(sequence),
-            None => message,
-        }
-    }
-}
-
-impl Bucket {
-    /// Opens the bucket of a cluster, and creates it if there is none.
-    ///
-    /// # Errors
-    /// Why it cannot be opened or created, and what to do.
-    pub(crate) async fn open(
-        connection: Arc<NatsConnection>,
-        cluster: &str,
-        timeout: Duration,
-    ) -> Result<Self, String> {
-        let (name, stream) = (keys::bucket(cluster), keys::stream(cluster));
-        let stream = match within(timeout, &connection, connection.context.get_stream(&stream)).await? {
-            Ok(stream) => stream,
-            Err(error) if is_missing(&error) => Self::create(&connection, &name, timeout).await?,
-            Err(error) => {
-                return Err(connection.redact(&format!("the bucket {name} cannot be opened: {}", reasons(&error))));
-            }
-        };
-        Ok(Self { prefix: format!("$KV.{name}."), connection, stream, timeout })
-    }
-
-    async fn create(connection: &NatsConnection, name: &str, timeout: Duration) -> Result<Stream, String> {
-        let config = kv::Config {
-            bucket: name.to_owned(),
-            description: "The state of a cluster, written by kaudit".to_owned(),
-            history: 1,
-            limit_markers: Some(MARKS),
-            ..kv::Config::default()
-        };
-        let created = within(timeout, connection, connection.context.create_key_value(config)).await;
-        let failed = |why: String| {
-            connection.redact(&format!(
-                "there is no bucket {name}, and it cannot be created: {why}; create it, or allow the user to publish to \
-                 $JS.API.STREAM.CREATE.KV_{name}"
-            ))
-        };
-        match created {
-            Ok(Ok(store)) => Ok(store.stream),
-            Ok(Err(error)) if error.kind() == CreateKeyValueErrorKind::LimitMarkersNotSupported => {
-                Err("the server is too old: nats-server 2.11 or newer is needed".into())
-            }
-            Ok(Err(error)) => Err(failed(reasons(&error))),
-            Err(why) => Err(failed(why)),
-        }
-    }
-
-    /// Returns all values.
-    ///
-    /// # Errors
-    /// Why they cannot be read.
-    pub(crate) async fn values(&self) -> Result<BTreeMap<String, Kept>, String> {
-        let keys = self.keys().await?;
-        let read = |key: String| async move { Ok::<_, String>(self.value(&key).await?.map(|kept| (key, kept))) };
-        let values = stream::iter(keys).map(read).buffer_unordered(AT_ONCE);
-        values.try_filter_map(|kept| async move { Ok(kept) }).try_collect().await
-    }
-
-    /// Returns all keys, those with a mark that they were deleted, too.
-    async fn keys(&self) -> Result<Vec<String>, String> {
-        let subjects = format!("{}>", self.prefix);
-        let read = async {
-            let subjects = self.stream.info_with_subjects(&subjects).await.map_err(|error| reasons(&error))?;
-            subjects.map_ok(|(subject, _)| subject).try_collect::<Vec<_>>().await.map_err(|error| reasons(&error))
-        };
-        let subjects = within(self.timeout, &self.connection, read).await?;
-        let subjects = subjects.map_err(|why| self.failed("keys cannot be listed", &why))?;
-        Ok(subjects.iter().filter_map(|subject| subject.strip_prefix(&self.prefix)).map(str::to_owned).collect())
-    }
-
-    /// Returns the value of a key; `None` if there is none.
-    ///
-    /// # Errors
-    /// Why it cannot be read.
-    pub(crate) async fn value(&self, key: &str) -> Result<Option<Kept>, String> {
-        let read = self.stream.direct_get_last_for_subject(format!("{}{key}", self.prefix));
-        match within(self.timeout, &self.connection, read).await? {
-            Ok(message) if message.headers.get(OPERATION).is_some() => Ok(None),
-            Ok(message) => {
-                let at = Timestamp::from_second(message.time.unix_timestamp()).unwrap_or_default();
-                Ok(Some(Kept { sequence: message.sequence, value: message.payload, at }))
-            }
-            Err(error) if error.kind() == DirectGetErrorKind::NotFound => Ok(None),
-            Err(error) => Err(self.failed("a value cannot be read", &reasons(&error))),
-        }
-    }
-
-    /// Writes values, and returns the sequence of each, in order, once the server has stored all of them.
-    ///
-    /// # Errors
-    /// The first failure; other values may have been written.
-    pub(crate) async fn write(&self, writes: &[Write]) -> Result<Vec<u64>, WriteError> {
-        let mut sequences = Vec::new();
-        for writes in writes.chunks(AT_ONCE) {
-            let mut acknowledgements = Vec::new();
-            for write in writes {
-                let sent =
-                    self.connection.context.send_publish(format!("{}{}", self.prefix, write.key), write.message());
-                let sent = within(self.timeout, &self.connection, sent).await.map_err(WriteError::Failed)?;
-                acknowledgements.push(sent.map_err(|error| self.write_failed(&error))?);
-            }
-            for acknowledgement in acknowledgements {
-                let stored = within(self.timeout, &self.connection, acknowledgement.into_future()).await;
-                let stored = stored.map_err(WriteError::Failed)?.map_err(|error| self.write_failed(&error))?;
-                sequences.push(stored.sequence);
-            }
-        }
-        Ok(sequences)
-    }
-
-    fn write_failed(&self, error: &PublishError) -> WriteError {
-        match error.kind() {
-            PublishErrorKind::WrongLastSequence => WriteError::Replaced,
-            PublishErrorKind::StreamNotFound => WriteError::Failed("the bucket was deleted".into()),
-            _ => WriteError::Failed(self.failed("a value cannot be written", &reasons(error))),
-        }
-    }
-
-    fn failed(&self, what: &str, why: &str) -> String {
-        self.connection.redact(&format!("{what}: {why}"))
-    }
-}
-
-fn is_missing(error: &GetStreamError) -> bool {
-    matches!(error.kind(), GetStreamErrorKind::JetStream(error) if error.error_code() == ErrorCode::STREAM_NOT_FOUND)
-}
-
-/// Waits for an answer; the error names what the server reported meanwhile, such as a missing permission.
-async fn within<T>(limit: Duration, connection: &NatsConnection, answer: impl Future<Output = T>) -> Result<T, String> {
-    timeout(limit, answer).await.map_err(|_late| {
-        let reported = connection.take_reported().map(|what| format!(": the server reported {what}"));
-        connection.redact(&format!("the server did not answer in time{}", reported.unwrap_or_default()))
-    })
 }

@@ -39,12 +39,10 @@ pub(crate) fn cluster_of_stream(stream: &str) -> Option<&str> {
 pub(crate) fn check_cluster(name: &str) -> Result<(), String> {
     let is_valid = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
     if name.is_empty() {
-        return Err("needs a name of the cluster: add --cluster-name".into());
+        return Err("needs a name of the cluster, such as prod-eu: set --cluster-name".into());
     }
     if name.len() > LONGEST || !name.chars().all(is_valid) {
-        return Err(format!(
-            "needs a name of the cluster with at most {LONGEST} letters, digits, - and _, not {name:?}: change --cluster-name"
-        ));
+        return Err(format!("needs a name of the cluster of at most {LONGEST} letters, digits, - and _, not {name:?}"));
     }
     Ok(())
 }

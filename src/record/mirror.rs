@@ -23,8 +23,8 @@ use crate::{
         command::Command,
         overview::{Overview, Progress},
     },
-    bus::nats::NatsServers,
     cluster::backoff::Backoff,
+    fleet::bucket::BucketServer,
     metrics::Metrics,
     model::shard::Shard,
 };
@@ -40,7 +40,7 @@ const LASTING: Duration = Duration::from_mins(1);
 #[derive(Clone)]
 pub struct MirrorSettings {
     /// The servers that keep the bucket.
-    pub(crate) servers: NatsServers,
+    pub servers: Arc<dyn BucketServer>,
     /// The name of the cluster.
     pub cluster: Arc<str>,
     /// The labels of the cluster.

@@ -82,12 +82,16 @@ pub(crate) fn mirror(
     pipeline: &mpsc::Sender<Command>,
 ) -> anyhow::Result<Option<MirrorSettings>> {
     let cluster = &check.page.cluster_name;
-    if check.mirror.fleet.is_empty() {
+    if check.mirror.fleet.is_empty() && check.mirror.server.is_none() {
         return Ok(None);
     }
     keys::check_cluster(cluster).map_err(|why| anyhow::anyhow!("--fleet {why}"))?;
+    let servers = match &check.mirror.server {
+        Some(server) => Arc::clone(server),
+        None => Arc::new(check.nats.servers(&check.mirror.fleet, Some(keys::inbox(cluster)))?),
+    };
     Ok(Some(MirrorSettings {
-        servers: check.nats.servers(&check.mirror.fleet, Some(keys::inbox(cluster)))?,
+        servers,
         cluster: cluster.as_str().into(),
         labels: check.mirror.cluster_label.iter().cloned().collect(),
         shard: check.shard(),

@@ -28,6 +28,7 @@ mod exception_status;
 mod exceptions;
 mod explain;
 mod faults;
+mod fleet;
 mod image;
 mod kubectl;
 mod namespaced;

@@ -45,7 +45,7 @@ pub(super) async fn own(settings: &MirrorSettings, client: &Client) -> Result<Cl
 pub(super) async fn claim(
     settings: &MirrorSettings,
     own: &ClusterIdentity,
-    bucket: &Bucket,
+    bucket: &dyn Bucket,
     values: &BTreeMap<String, Kept>,
 ) -> Result<(), String> {
     let known = values.get(IDENTITY);

@@ -52,7 +52,7 @@ pub(super) struct Session<'s> {
     overview: watch::Receiver<Option<Arc<Overview>>>,
     progress: watch::Receiver<Progress>,
     delta_recorded: watch::Receiver<()>,
-    bucket: Bucket,
+    bucket: Box<dyn Bucket>,
     identity: ClusterIdentity,
     /// This shard, as `I-N`.
     shard: Arc<str>,
@@ -85,8 +85,7 @@ impl<'s> Session<'s> {
         overview: watch::Receiver<Option<Arc<Overview>>>,
     ) -> Result<Self, String> {
         let identity = claim::own(settings, client).await?;
-        let connection = Arc::new(settings.servers.connect().await.map_err(|why| format!("NATS {why}"))?);
-        let bucket = Bucket::open(connection, &settings.cluster, settings.servers.timeout).await?;
+        let bucket = settings.servers.open(&settings.cluster).await?;
         let now = Instant::now();
         let mut session = Self {
             settings,
@@ -156,7 +155,7 @@ impl<'s> Session<'s> {
     /// Reads what the bucket has.
     async fn read(&mut self) -> Result<(), String> {
         let values = self.bucket.values().await?;
-        claim::claim(self.settings, &self.identity, &self.bucket, &values).await?;
+        claim::claim(self.settings, &self.identity, &*self.bucket, &values).await?;
         self.written.clear();
         self.ended.clear();
         self.strangers.clear();
