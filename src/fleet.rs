@@ -20,6 +20,7 @@ pub mod bucket;
 pub(crate) mod clusters;
 pub(crate) mod follow;
 pub(crate) mod keys;
+pub mod memory;
 mod names;
 mod nats_bucket;
 pub(crate) mod packed;

@@ -33,6 +33,28 @@ impl Progress {
     }
 }
 
+#[cfg(test)]
+impl Overview {
+    /// An overview of an audit in which everything is read and evaluated, without results.
+    pub(crate) fn sample(policies: PolicySet) -> Self {
+        Self {
+            synced: true,
+            evaluated: true,
+            complete: true,
+            summary: Summary::default(),
+            exceptions: vec![],
+            coverage: vec![],
+            policies: Arc::new(policies),
+            policies_since: None,
+            by_severity: BTreeMap::new(),
+            by_policy: BTreeMap::new(),
+            policy_error: None,
+            inventory_error: String::new(),
+            nothing_found: String::new(),
+        }
+    }
+}
+
 /// Counts and coverage, for the `Audit` object; cheap compared to the whole result.
 #[derive(Debug, Clone)]
 pub struct Overview {

@@ -109,7 +109,7 @@ pub struct PageArgs {
     #[arg(long, env = "KAUDIT_UI_AUTH", value_enum, value_name = "HOW", default_value_t = UiAuth::None)]
     pub ui_auth: UiAuth,
 
-    /// The name of the cluster in the header of the page
+    /// The name of the cluster: in the header of the page, and of its bucket with --fleet
     #[arg(long, env = "KAUDIT_CLUSTER_NAME", value_name = "NAME", default_value = "", hide_default_value = true)]
     pub cluster_name: String,
 

@@ -6,6 +6,7 @@ use clap::Args;
 
 use super::{
     cluster::{ClusterArgs, PageArgs, RecordingArgs},
+    nats::MirrorArgs,
     policies::ReadingArgs,
     scope::ScopeArgs,
     values::{self, ServiceAccount},
@@ -63,6 +64,10 @@ pub struct RbacArgs {
     /// Access control of the page.
     #[command(flatten)]
     pub ui_auth: PageArgs,
+
+    /// Mirroring of results into the bucket of a fleet.
+    #[command(flatten)]
+    pub mirror: MirrorArgs,
 
     /// Give the rights to this ServiceAccount; the Audit object is in its namespace
     #[arg(

@@ -224,6 +224,11 @@ fn objects(options: &RbacArgs, reading: Vec<PolicyRule>) -> Vec<Value> {
             objects.extend(role(options, &name, namespace, &rules));
         }
     }
+    if !options.mirror.fleet.is_empty() {
+        // The uid of this Namespace identifies the cluster.
+        let identity = PolicyRule::new("", &["namespaces"], &["get"]).named(&["kube-system".to_owned()]);
+        objects.extend(role(options, &format!("{}-fleet", options.role_name), None, &[identity]));
+    }
     if options.ui_auth.ui_auth == UiAuth::Token {
         // Token and access reviews need a cluster-wide role; every cluster has this one for them.
         let delegator = "system:auth-delegator";

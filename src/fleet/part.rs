@@ -242,3 +242,64 @@ fn number_of(object: &ObjectRef) -> u64 {
     let bytes = object.kind.bytes().chain([0]).chain(object.name.bytes());
     bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::{fleet::packed, model::verdict::Finding};
+
+    fn entry(object: u8, message: &str, excused: bool, owned: bool) -> Entry {
+        let reference = |kind: &str, number: u8| {
+            let (kind, name) = (kind.to_owned(), format!("o{number}").into());
+            Arc::new(ObjectRef { kind, name, namespace: Some("shop".into()), ..ObjectRef::default() })
+        };
+        let owner = owned.then(|| reference("Deployment", object));
+        let entry = Entry::new(&Finding::sample(message), &reference("Pod", object), None, owner.as_ref());
+        let excuse = excused.then(|| Arc::new(Excuse::baseline()));
+        Entry { excuse, since: Timestamp::from_second(i64::from(object)).ok(), ..entry }
+    }
+
+    proptest! {
+        #[test]
+        fn results_are_read_as_they_were_stored(
+            objects in prop::collection::vec((any::<u8>(), "[a-z]{0,9}", any::<bool>(), any::<bool>()), 0..60),
+            wanted in 1_u32..9,
+        ) {
+            let mut entries: Vec<Entry> =
+                objects.iter().map(|(object, message, excused, owned)| entry(*object, message, *excused, *owned)).collect();
+            entries.sort_by(|a, b| a.order().cmp(&b.order()));
+            let split = split(&entries.iter().collect::<Vec<_>>(), wanted);
+            prop_assert!(split.keys().all(|part| *part < wanted));
+            let mut read = Vec::new();
+            for entries in split.into_values() {
+                let stored = StoredPart::new(entries.into_iter().map(|entry| (entry, None)));
+                let packed = packed::pack(&packed::json(&stored).unwrap()).unwrap();
+                read.extend(packed::read::<StoredPart>(&packed).unwrap().entries(None).map(|(entry, _)| entry));
+            }
+            read.sort_by(|a, b| a.order().cmp(&b.order()));
+            prop_assert_eq!(read, entries);
+        }
+    }
+
+    #[test]
+    fn the_number_of_parts_changes_seldom() {
+        assert_eq!([0, 1, 96, 97, 200, 5_000].map(|results| parts(results, None)), [1, 1, 1, 2, 4, 64]);
+        // Until parts are too large or too small.
+        assert_eq!([150, 192, 193].map(|results| parts(results, Some(1))), [1, 1, 4]);
+        assert_eq!([96, 95, 0].map(|results| parts(results, Some(4))), [4, 1, 1]);
+        assert_eq!(parts(50, Some(0)), 1);
+    }
+
+    #[test]
+    fn damaged_values_are_refused() {
+        assert!(packed::read::<StoredPart>(b"nonsense").is_err());
+        assert!(packed::read::<StoredPart>(&packed::pack(b"{\"rules\": 1}").unwrap()).is_err());
+        // A small value that unpacks to very much.
+        let bomb = packed::pack(&vec![b' '; 80 << 20]).unwrap();
+        assert!(bomb.len() < 100_000 && packed::unpack(&bomb).unwrap_err().contains("64 MiB"));
+        let odd = br#"{"rules": [], "objects": [{"resource": {}, "results": [{"id": "0000000000000001", "rule": 7, "result": "fail", "message": "m"}]}]}"#;
+        assert_eq!(packed::read::<StoredPart>(&packed::pack(odd).unwrap()).unwrap().entries(None).count(), 0);
+    }
+}

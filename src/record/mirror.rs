@@ -5,6 +5,8 @@
 
 mod claim;
 mod session;
+#[cfg(test)]
+mod tests;
 mod values;
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};

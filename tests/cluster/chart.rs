@@ -180,6 +180,10 @@ async fn the_chart_grants_what_kaudit_rbac_prints() {
         (&["reports.api=openreports", "replicas=2"], &["--report-api=openreports", "--leader-elect"]),
         (&["ui.enabled=true"], &[]),
         (&["ui.enabled=true", "ui.auth=token", "namespaces={shop}"], &["--ui-auth=token", "-n", "shop"]),
+        (
+            &["fleet.servers={nats://n:4222}", "clusterName=a", "namespaces={shop}"],
+            &["--fleet=nats://n:4222", "-n", "shop"],
+        ),
         (&["policies.cluster={gatekeeper}"], &["-p", "cluster:gatekeeper"]),
         (
             &["namespaces={shop}", "policies.cluster={gatekeeper,admission-policies,kyverno,crd-rules}"],
@@ -482,6 +486,33 @@ async fn parts_of_the_library_can_be_combined_with_other_policies() {
         let refused = helm(&[&["template", "kaudit", chart][..], &settings].concat()).await;
         assert!(refused.code == Some(1) && refused.stderr.contains(why), "{refused:?}");
     }
+}
+
+#[tokio::test]
+async fn values_of_the_fleet_become_options_and_files() {
+    if !require_tool(Tool::Helm) {
+        return;
+    }
+    let servers = "fleet.servers={tls://a:4222,tls://b:4222}";
+    let rendered = render("kaudit", &[servers, "clusterName=prod", "fleet.labels.env=prod"]).await;
+    let options = |rendered: &Rendered| -> Vec<String> {
+        let all = rendered.arguments("builtin").into_iter();
+        all.filter(|option| ["--fleet", "--nats", "--cluster-"].iter().any(|own| option.starts_with(own))).collect()
+    };
+    let wanted = ["--cluster-name=prod", "--fleet=tls://a:4222", "--fleet=tls://b:4222", "--cluster-label=env=prod"];
+    assert_eq!(options(&rendered), wanted);
+    let login = ["fleet.login=credentials", "fleet.secret=nats", "fleet.ca=true", "fleet.clientCertificate=true"];
+    let rendered = render("kaudit", &[&[servers, "clusterName=prod"][..], &login].concat()).await;
+    let files: Vec<String> = options(&rendered).into_iter().filter(|option| option.contains("/fleet.d/")).collect();
+    let wanted =
+        ["credentials=/fleet.d/nats.creds", "ca=/fleet.d/ca.crt", "cert=/fleet.d/tls.crt", "key=/fleet.d/tls.key"];
+    assert_eq!(files, wanted.map(|file| format!("--nats-{file}")));
+    let pod = &first(&rendered, "Deployment")["spec"]["template"]["spec"];
+    let volume = serde_json::json!({"name": "fleet", "secret": {"secretName": "nats"}});
+    assert!(pod["volumes"].as_array().unwrap().contains(&volume), "{pod}");
+    assert!(refused(&[servers]).await.contains("needs clusterName"));
+    assert!(refused(&[servers, "clusterName=a", "fleet.ca=true"]).await.contains("need fleet.secret"));
+    assert!(refused(&["fleet.servers={http://a}"]).await.contains("fleet/servers"));
 }
 
 /// Returns the first object of a kind.

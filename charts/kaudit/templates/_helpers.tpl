@@ -93,6 +93,49 @@ receivers:
   {{- toYaml .Values.notify.receivers | nindent 2 }}
 {{- end }}
 
+{{/* Not empty if files of a Secret are needed to connect to the fleet. */}}
+{{- define "kaudit.fleetFiles" -}}
+{{- with .Values.fleet }}
+{{- if and .servers (or (ne .login "none") .ca .clientCertificate) }}
+{{- if not .secret }}
+{{- fail "fleet.login, fleet.ca and fleet.clientCertificate need fleet.secret, the Secret with the files" }}
+{{- end }}true
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{/* The arguments that mirror the results into the bucket of the fleet, as a YAML list. */}}
+{{- define "kaudit.fleetArguments" -}}
+{{- with .Values.fleet }}
+{{- if .servers }}
+{{- if not $.Values.clusterName }}
+{{- fail "fleet.servers needs clusterName, which names the bucket" }}
+{{- end }}
+{{- range .servers }}
+- {{ printf "--fleet=%s" . | quote }}
+{{- end }}
+{{- range $key, $value := .labels }}
+- {{ printf "--cluster-label=%s=%s" $key $value | quote }}
+{{- end }}
+{{- if eq .login "credentials" }}
+- --nats-credentials=/fleet.d/nats.creds
+{{- else if eq .login "nkey" }}
+- --nats-nkey=/fleet.d/nats.nk
+{{- else if eq .login "password" }}
+- {{ printf "--nats-user=%s" (required "fleet.user is needed for fleet.login: password" .user) | quote }}
+- --nats-password-file=/fleet.d/password
+{{- end }}
+{{- if .ca }}
+- --nats-ca=/fleet.d/ca.crt
+{{- end }}
+{{- if .clientCertificate }}
+- --nats-cert=/fleet.d/tls.crt
+- --nats-key=/fleet.d/tls.key
+{{- end }}
+{{- end }}
+{{- end }}
+{{- end }}
+
 {{/* The names of all ConfigMaps with policies, as a YAML list. */}}
 {{- define "kaudit.policyConfigMaps" -}}
 {{- $names := .Values.policies.configMaps }}
