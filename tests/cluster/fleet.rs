@@ -1,5 +1,7 @@
 //! Results of clusters in buckets of a real NATS server, and one view of all of them.
 
+mod guide;
+
 use std::collections::BTreeMap;
 
 use async_nats::{
@@ -103,6 +105,10 @@ impl Fleet {
         let client = client.connect(self.server.address()).await.unwrap();
         jetstream::new(client).get_stream(format!("KV_kaudit-{cluster}")).await.unwrap()
     }
+}
+
+fn free_port() -> u16 {
+    std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
 /// Returns the password of a user, which has no word that occurs in messages: secrets are hidden there.
