@@ -7,12 +7,18 @@ use std::env;
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
-use std::process::Command;
-use std::time::Instant;
+use std::process::{Command, Output};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
 
 use crate::tools::print_uncaptured;
+
+/// Modules are downloaded: a server that fails once does not end the tests.
+const ATTEMPTS: u32 = 3;
+/// The pause between attempts.
+const PAUSE: Duration = Duration::from_secs(10);
 
 /// A Go module of `tests/tools`.
 pub(crate) struct Module {
@@ -221,6 +227,26 @@ impl Module {
         if stamp.exists() {
             fs::remove_file(&stamp)?;
         }
+        for attempt in 1..=ATTEMPTS {
+            let output = self.go_build_once(&go, recipe)?;
+            if output.status.success() {
+                break;
+            }
+            let why = String::from_utf8_lossy(&output.stderr).into_owned();
+            ensure!(attempt < ATTEMPTS, "{why}");
+            print_uncaptured(&format!("Building {} failed, trying again: {why}", self.folder));
+            thread::sleep(PAUSE);
+        }
+        for package in self.packages {
+            let built = recipe.output.join(go_binary_name(package.path));
+            fs::rename(built, recipe.output.join(package.binary))?;
+        }
+        fs::write(&stamp, &recipe.stamp)?;
+        print_uncaptured(&format!("Built {} in {:.0?}", self.folder, begin.elapsed()));
+        Ok(())
+    }
+
+    fn go_build_once(&self, go: &Path, recipe: &Recipe) -> Result<Output> {
         let output = Command::new(go)
             .current_dir(&recipe.source)
             .envs([("CGO_ENABLED", "0"), ("GOFLAGS", "-trimpath -mod=readonly"), ("GOWORK", "off")])
@@ -231,14 +257,7 @@ impl Module {
             .arg(recipe.output.join(""))
             .args(self.packages.iter().map(|package| package.path))
             .output()?;
-        ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        for package in self.packages {
-            let built = recipe.output.join(go_binary_name(package.path));
-            fs::rename(built, recipe.output.join(package.binary))?;
-        }
-        fs::write(&stamp, &recipe.stamp)?;
-        print_uncaptured(&format!("Built {} in {:.0?}", self.folder, begin.elapsed()));
-        Ok(())
+        Ok(output)
     }
 
     fn recipe(&self) -> Result<Recipe> {
