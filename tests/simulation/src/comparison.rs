@@ -10,7 +10,7 @@ use crate::{
     cluster::{HOME, KINDS},
     excuses::{EXCEPTIONS, Excuse},
     owners,
-    policies::{Excused, ObjectsByName, Policy, PolicyFinding},
+    policies::{Excused, ObjectsByName, Policy, PolicyFinding, UnreadKinds},
     replica::ReplicaSettings,
 };
 
@@ -27,9 +27,9 @@ const RECORDS: [(&str, &str); 4] = [
 pub struct ListedObjects(BTreeMap<&'static str, Vec<Value>>);
 
 impl ListedObjects {
-    /// Lists them with a function that returns the objects of an API version and kind.
-    pub fn list(mut list: impl FnMut(&'static str, &'static str) -> Vec<Value>) -> Self {
-        Self(Self::kinds().map(|(api_version, kind)| (kind, list(api_version, kind))).collect())
+    /// Lists them with a function that returns the objects of an API version and kind, if that is served.
+    pub fn list(mut list: impl FnMut(&'static str, &'static str) -> Option<Vec<Value>>) -> Self {
+        Self(Self::kinds().filter_map(|(api_version, kind)| Some((kind, list(api_version, kind)?))).collect())
     }
 
     /// Creates them from lists by kind.
@@ -56,6 +56,11 @@ impl ListedObjects {
             objects.extend(self.of(kind.kind).iter().map(|object| (key(object), object.clone())));
         }
         objects
+    }
+
+    /// Returns the kinds that are not served, indexes of [`KINDS`].
+    fn not_served(&self) -> BTreeSet<usize> {
+        (0..KINDS.len()).filter(|kind| !self.0.contains_key(KINDS[*kind].kind)).collect()
     }
 
     /// Returns the uids of the objects that policies may read.
@@ -234,14 +239,15 @@ impl ExpectedFindings {
     ) -> Self {
         let now = Timestamp::now();
         let (objects, at) = (listed.audited(), (now, settings.full_secrets));
+        let unread = UnreadKinds { excluded: settings.excluded, not_served: listed.not_served() };
         let holds = |(key, end): ((String, String), Option<Timestamp>)| end.is_none_or(|end| now < end).then_some(key);
         let by_operators = excused_by_operators.iter().map(|excuse| (excuse.key(), excuse.end())).filter_map(holds);
         let excused =
             Excused { by_teams: listed.excused().filter_map(holds).collect(), by_operators: by_operators.collect() };
-        let findings = |policy: &Policy| policy.findings(&objects, &excused, at, settings.excluded);
+        let findings = |policy: &Policy| policy.findings(&objects, &excused, at, &unread);
         let mut listed: BTreeSet<PolicyFinding> = policies.clone().flat_map(findings).collect();
         let covered = if settings.by_object { BTreeSet::new() } else { owners::covered(&objects, &listed) };
-        let all = |policy: &Policy| policy.findings(&objects, &Excused::default(), at, settings.excluded);
+        let all = |policy: &Policy| policy.findings(&objects, &Excused::default(), at, &unread);
         let excused = policies
             .clone()
             .flat_map(all)

@@ -1,14 +1,17 @@
 //! The steps of a run, determined by a seed. Any subset of the steps can also be run.
 
+mod admission_policies;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use fastrand::Rng;
 
+use self::admission_policies::AdmissionDraws;
 use crate::{
     cluster::{Contents, KINDS, NAMESPACE, ObjectName, WIDGET},
     excuses::Excuse,
     faults::{self, FaultRates, Outage},
-    policies::{Dialect, Policy, PolicyCondition, policy_name},
+    policies::{BoundObjects, Dialect, Policy, PolicyCondition, policy_name},
     replica::ReplicaSettings,
 };
 
@@ -202,6 +205,8 @@ struct Generator {
     random: Rng,
     /// Random numbers for later additions, so that earlier seeds keep their steps.
     others: Rng,
+    /// Random numbers for admission policies, so that worlds without them keep their steps.
+    admission: AdmissionDraws,
     size: Size,
     kinds: Vec<usize>,
     settings: ReplicaSettings,
@@ -254,6 +259,7 @@ pub fn steps(seed: u64) -> Vec<RunStep> {
     let mut generator = Generator {
         random,
         others,
+        admission: AdmissionDraws::new(seed, size.policies),
         size,
         kinds,
         settings,
@@ -271,6 +277,7 @@ pub fn steps(seed: u64) -> Vec<RunStep> {
     generator.conditions = (0..size.policies)
         .map(|_| ([generator.condition(), generator.condition()], generator.random.u8(..4) == 0))
         .collect();
+    generator.draw_admission_conditions();
     if has_transitions {
         generator.conditions[0] = ([PolicyCondition::NoiseStays, generator.conditions[0].0[1]], false);
     }
@@ -295,6 +302,7 @@ fn settings(random: &mut Rng, kinds: &[usize]) -> ReplicaSettings {
         by_object,
         share_verdicts: !unshared,
         slow_events: false,
+        admission_policies: false,
     }
 }
 
@@ -339,6 +347,7 @@ impl Generator {
                 let waits = if is_only_trouble && self.is_patient { LONG_WAITS } else { self.size.waits };
                 let longest = waits[self.random.usize(..waits.len())];
                 steps.push(RunStep::Wait(self.random.u32(..longest)));
+                self.change_admission_policies(&mut steps, is_only_trouble);
             }
             if self.faults && self.others.u8(..16) == 0 {
                 steps.push(RunStep::TakeLeases);
@@ -483,10 +492,19 @@ impl Generator {
     /// Changes kaudit's settings in a way that does not change the expected results.
     fn configure(&mut self) -> RunStep {
         let other = settings(&mut self.random, &self.kinds);
-        let ReplicaSettings { sharded, excluded, judged_kinds, slow_events, .. } = self.settings;
+        let ReplicaSettings { sharded, excluded, judged_kinds, slow_events, admission_policies, .. } = self.settings;
         let replicas = if sharded { other.replicas.max(2) } else { other.replicas };
         let in_cluster = other.in_cluster && !self.has_library;
-        self.settings = ReplicaSettings { replicas, sharded, in_cluster, excluded, judged_kinds, slow_events, ..other };
+        self.settings = ReplicaSettings {
+            replicas,
+            sharded,
+            in_cluster,
+            admission_policies,
+            excluded,
+            judged_kinds,
+            slow_events,
+            ..other
+        };
         RunStep::Configure(self.settings)
     }
 
@@ -536,10 +554,12 @@ impl Generator {
         }
     }
 
-    /// Whether Widgets may get another version: Gatekeeper rules look up objects by version.
+    /// Whether Widgets may get another version: Gatekeeper rules and admission policies look up objects by version.
     fn has_upgrades(&self) -> bool {
         let looks_up = |conditions: &[PolicyCondition; 2]| conditions.iter().any(|one| one.concerns(WIDGET));
-        !self.conditions.iter().any(|(conditions, is_gatekeeper)| *is_gatekeeper && looks_up(conditions))
+        !(0..).zip(&self.conditions).any(|(number, (conditions, is_gatekeeper))| {
+            (*is_gatekeeper || self.admission.has(number)) && looks_up(conditions)
+        })
     }
 
     fn excuse(&mut self) -> Excuse {
@@ -564,6 +584,9 @@ impl Generator {
     }
 
     fn dialect(&mut self, number: u8) -> Dialect {
+        if self.admission.has(number) {
+            return Dialect::Cel;
+        }
         if self.conditions[usize::from(number)].1 {
             return Dialect::Gatekeeper;
         }
@@ -637,10 +660,12 @@ impl Generator {
         let condition = self.conditions[usize::from(number)].0[usize::from(variant)];
         let kinds = [self.kind(), self.kind()];
         self.names.insert(number, policy_name(number, variant, dialect));
-        Policy {
+        let bound = if dialect == Dialect::Cel { self.admission.bound(self.size.teams) } else { BoundObjects::All };
+        let policy = Policy {
             number,
             variant,
             condition,
+            bound,
             // Transitions are rarer than states.
             kinds: if condition == PolicyCondition::NoiseStays { [self.kinds[0], self.kinds[1]] } else { kinds },
             is_warning: self.random.bool() && dialect != Dialect::Trivy,
@@ -649,6 +674,8 @@ impl Generator {
             // Kubescape rules cannot declare this.
             is_excusable: self.random.bool() && dialect != Dialect::Kubescape,
             is_broken: false,
-        }
+        };
+        self.admission.note(&policy);
+        policy
     }
 }

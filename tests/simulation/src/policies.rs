@@ -1,12 +1,17 @@
-//! Policies of simulated clusters: each as Rego, and as a plain function of all objects that computes the expected
-//! results.
+//! Policies of simulated clusters: each in its language, and as a plain function of all objects that computes the
+//! expected results.
+
+mod admission_policies;
+mod parameters;
+mod rego;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use crate::cluster::{AuditedKind, KINDS, NAMESPACE};
+pub use self::parameters::{ParameterReference, SelectedParameters};
+use crate::cluster::{KINDS, NAMESPACE};
 
 /// All objects by kind, namespace and name.
 pub type ObjectsByName = BTreeMap<(usize, String, String), Value>;
@@ -33,6 +38,8 @@ pub enum PolicyCondition {
     Fails,
     /// The annotation `noise` does not change: a transition, whose violation does not stay open.
     NoiseStays,
+    /// It has the `team` of each of its parameters that has one; the message has the parameter's name and team.
+    HasTeamOfParameters(ParameterReference),
 }
 
 /// How a policy is written.
@@ -50,6 +57,19 @@ pub enum Dialect {
     Trivy,
     /// A rule in Kubescape's layout, which gets all objects of a namespace at once if it has lookups.
     Kubescape,
+    /// A `ValidatingAdmissionPolicy` and its binding.
+    Cel,
+}
+
+/// The objects that a binding of an admission policy applies to, among those of the policy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BoundObjects {
+    /// All of them.
+    All,
+    /// Those in namespaces with this `team`, and cluster-scoped ones.
+    OfNamespacesWithTeam(u8),
+    /// Those with this `unit`.
+    OfUnit(u8),
 }
 
 /// The directory of rules in Kubescape's layout, below that of all policies.
@@ -75,6 +95,8 @@ pub struct Policy {
     pub condition: PolicyCondition,
     /// The kinds that it applies to, indexes of [`KINDS`].
     pub kinds: [usize; 2],
+    /// The objects of these kinds that it applies to: all of them except in [`Dialect::Cel`].
+    pub bound: BoundObjects,
     /// Whether its results are warnings.
     pub is_warning: bool,
     /// The language.
@@ -106,12 +128,22 @@ pub struct PolicyFinding {
     pub message: String,
 }
 
-/// Returns the name of a policy: its package, or the kind of its Constraint.
+/// The kinds whose objects are not read.
+#[derive(Debug, Default)]
+pub struct UnreadKinds {
+    /// The kind that kaudit excludes: its objects are not evaluated either.
+    pub excluded: Option<usize>,
+    /// The kinds that the server does not serve: they have no objects, but parameters must be of a kind that is served.
+    pub not_served: BTreeSet<usize>,
+}
+
+/// Returns the name of a policy: its package, the kind of its Constraint, or that of its object.
 pub fn policy_name(number: u8, variant: u8, dialect: Dialect) -> String {
     match dialect {
         Dialect::Gatekeeper => format!("P{number}V{variant}"),
         Dialect::Trivy => format!("builtin.kubernetes.p{number}_{variant}"),
         Dialect::Kubescape => format!("kubescape-{number}-{variant}"),
+        Dialect::Cel => format!("admission-{number}-{variant}"),
         _ => format!("p{number}_{variant}"),
     }
 }
@@ -126,6 +158,7 @@ impl Policy {
     pub fn rule(&self) -> String {
         match (self.dialect, self.is_warning) {
             (Dialect::Gatekeeper, _) => format!("p{}-{}", self.number, self.variant),
+            (Dialect::Cel, _) => format!("binding-{}-{}", self.number, self.variant),
             (Dialect::Kubescape, _) | (_, false) => "deny".to_owned(),
             (_, true) => "warn".to_owned(),
         }
@@ -133,7 +166,7 @@ impl Policy {
 
     /// Returns its files with their contents.
     pub fn files(&self) -> Vec<(String, String)> {
-        if self.dialect == Dialect::Gatekeeper {
+        if matches!(self.dialect, Dialect::Gatekeeper | Dialect::Cel) {
             let documents = self.documents().map(|document| format!("---\n{document}\n"));
             return vec![(format!("p{}.yaml", self.number), documents.concat())];
         }
@@ -168,8 +201,12 @@ impl Policy {
             "match": [{"apiGroups": ["*"], "apiVersions": ["*"], "resources": kinds}]})
     }
 
-    /// Returns its template and its Constraint, if it is for Gatekeeper.
+    /// Returns its template and its Constraint, or its admission policy and its binding.
     pub fn documents(&self) -> [Value; 2] {
+        if self.dialect == Dialect::Cel { self.admission_policy() } else { self.template() }
+    }
+
+    fn template(&self) -> [Value; 2] {
         let (name, kind) = (self.name().to_lowercase(), self.name());
         let annotations = json!({"example.com/edition": self.edition.to_string(),
             "policy.kaudit.dev/excusable": self.is_excusable.to_string()});
@@ -185,13 +222,14 @@ impl Policy {
         [template, constraint]
     }
 
-    /// Returns the Rego path of the object.
+    /// Returns the path of the object.
     fn object(&self) -> &'static str {
         match self.dialect {
             Dialect::Conftest | Dialect::ConftestV0 | Dialect::Trivy => "input",
             Dialect::Admission => "input.request.object",
             Dialect::Gatekeeper => "input.review.object",
             Dialect::Kubescape => "item",
+            Dialect::Cel => "object",
         }
     }
 
@@ -203,7 +241,9 @@ impl Policy {
             Dialect::Trivy => ("deny contains result.new(msg, input) if {".to_owned(), "import rego.v1\n"),
             Dialect::ConftestV0 => (format!("{rule}[msg] {{"), ""),
             Dialect::Gatekeeper => ("violation[{\"msg\": msg}] {".to_owned(), ""),
-            Dialect::Conftest | Dialect::Admission => (format!("{rule} contains msg if {{"), "import rego.v1\n"),
+            Dialect::Conftest | Dialect::Admission | Dialect::Cel => {
+                (format!("{rule} contains msg if {{"), "import rego.v1\n")
+            }
         };
         let (body, rest) = self.condition.rego(self.dialect);
         let mut body = body.replace("OBJECT", self.object());
@@ -228,51 +268,55 @@ impl Policy {
     }
 
     /// Returns its results for all objects at the time `now`, without excused ones. It reads values of Secrets if
-    /// `full_secrets` is set. Objects of the kind `excluded` are not evaluated.
+    /// `full_secrets` is set.
     pub fn findings(
         &self,
         objects: &ObjectsByName,
         excused: &Excused,
-        (now, full_secrets): (Timestamp, bool),
-        excluded: Option<usize>,
+        at: (Timestamp, bool),
+        unread: &UnreadKinds,
     ) -> BTreeSet<PolicyFinding> {
         let mut findings = BTreeSet::new();
-        let is_evaluated = |kind: usize| self.kinds.contains(&kind) && Some(kind) != excluded;
+        let is_evaluated = |kind: usize| self.kinds.contains(&kind) && Some(kind) != unread.excluded;
         for ((kind, namespace, name), object) in objects.iter().filter(|((kind, ..), _)| is_evaluated(*kind)) {
-            // A rule that looks up objects of an excluded kind fails.
-            let is_blind = excluded.is_some() && self.condition.looks_up(namespace) == excluded;
-            let result = if is_blind || self.condition == PolicyCondition::Fails {
-                "error"
-            } else if self.is_warning {
-                "warn"
+            let key = (*kind, namespace.as_str(), name.as_str());
+            if !self.bound.includes(key, object, objects) {
+                continue;
+            }
+            let messages = if self.condition.is_blind(namespace, unread) {
+                vec![String::new()]
             } else {
-                "fail"
+                self.condition.messages(key, object, objects, at)
             };
             let here = (self.name(), namespace.clone());
             let is_excused =
                 excused.by_operators.contains(&here) || self.is_excusable && excused.by_teams.contains(&here);
-            if is_excused && result != "error" {
-                continue;
-            }
-            let messages = if is_blind {
-                vec![String::new()]
-            } else {
-                self.condition.messages((*kind, namespace, name), object, objects, (now, full_secrets))
-            };
-            findings.extend(messages.into_iter().map(|message| PolicyFinding {
-                policy: self.name(),
-                rule: if result == "error" { String::new() } else { self.rule() },
-                kind: KINDS[*kind].kind,
-                namespace: namespace.clone(),
-                name: name.clone(),
-                result,
-                message,
-            }));
+            let reported = messages.into_iter().filter(|message| message.is_empty() || !is_excused);
+            findings.extend(reported.map(|message| self.finding(key, message)));
         }
         findings
     }
 
-    /// Whether it can report this for an object in this state, with the other objects at any time.
+    /// Returns the result with a message, which is empty for an error.
+    fn finding(&self, (kind, namespace, name): (usize, &str, &str), message: String) -> PolicyFinding {
+        let result = match (message.is_empty(), self.is_warning) {
+            (true, _) => "error",
+            (false, true) => "warn",
+            (false, false) => "fail",
+        };
+        PolicyFinding {
+            policy: self.name(),
+            rule: if result == "error" { String::new() } else { self.rule() },
+            kind: KINDS[kind].kind,
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
+            result,
+            message,
+        }
+    }
+
+    /// Whether it can report this for an object in this state, with the other objects at any time. A binding may for a
+    /// moment be in force with an older or newer version of its policy, so it does not count which objects it selects.
     pub fn may_report(
         &self,
         (kind, namespace, name): (usize, &str, &str),
@@ -327,80 +371,17 @@ impl PolicyCondition {
             Self::HasPartner(kind) | Self::HasRoom(kind) if KINDS[kind].namespaced && namespace.is_empty() => None,
             Self::HasPartner(kind) | Self::IsUnique(kind) | Self::HasRoom(kind) => Some(kind),
             Self::HasTeamOfNamespace => Some(NAMESPACE),
+            Self::HasTeamOfParameters(reference) => Some(reference.kind),
             Self::HasTeam | Self::HasNoTeam | Self::IsValid | Self::Fails | Self::NoiseStays => None,
         }
     }
 
-    /// Returns the lines of a rule's body about `OBJECT`, and the other parts of the module.
-    fn rego(self, dialect: Dialect) -> (String, &'static str) {
-        match self {
-            Self::HasTeam => {
-                let text =
-                    "\tnot OBJECT.metadata.labels.team\n\tmsg := sprintf(\"%s has no team\", [OBJECT.metadata.name])\n";
-                (text.to_owned(), "")
-            }
-            Self::HasNoTeam => ("\tmsg := sprintf(\"of team %s\", [OBJECT.metadata.labels.team])\n".to_owned(), ""),
-            Self::HasPartner(kind) => {
-                let (first, there) = all_objects(kind, "OBJECT.metadata.namespace", dialect);
-                let text = format!(
-                    "{first}\tpartner := OBJECT.metadata.annotations[\"example.com/partner\"]\n\
-                     \tnot {there}[partner]\n\tmsg := sprintf(\"no partner_%s\", [partner])\n"
-                );
-                (text, "")
-            }
-            Self::IsUnique(kind) => {
-                let (bind, is_other) = if KINDS[kind].namespaced {
-                    (
-                        "",
-                        "\t[other.kind, namespace, name] != [OBJECT.kind, object.get(OBJECT.metadata, \"namespace\", \"\"), OBJECT.metadata.name]\n",
-                    )
-                } else {
-                    ("\tnamespace := \"\"\n", "\t[other.kind, name] != [OBJECT.kind, OBJECT.metadata.name]\n")
-                };
-                let (first, there) = all_objects(kind, "namespace", dialect);
-                let text = format!(
-                    "{first}\tother := {there}[name]\n{bind}\tother.metadata.labels.unit == OBJECT.metadata.labels.unit\n{is_other}\
-                     \tmsg := sprintf(\"unit of %s_%s\", [namespace, name])\n"
-                );
-                (text, "")
-            }
-            Self::HasRoom(kind) => {
-                let (first, there) = all_objects(kind, "OBJECT.metadata.namespace", dialect);
-                (format!("{first}\tcount({there}) > 2\n\tmsg := \"crowded\"\n"), "")
-            }
-            Self::HasTeamOfNamespace => {
-                let (first, namespaces) = all_objects(NAMESPACE, "", dialect);
-                let text = format!(
-                    "{first}\thome := object.get(OBJECT.metadata, \"namespace\", OBJECT.metadata.name)\n\
-                     \t{namespaces}[home].metadata.labels.team != OBJECT.metadata.labels.team\n\
-                     \tmsg := \"another team\"\n"
-                );
-                (text, "")
-            }
-            Self::IsValid => {
-                let text = "\tdate := OBJECT.metadata.annotations[\"example.com/expires\"]\n\
-                            \ttime.parse_rfc3339_ns(date) < time.now_ns()\n\tmsg := \"expired\"\n";
-                (text.to_owned(), "")
-            }
-            Self::NoiseStays => {
-                let text = "\tinput.request.operation == \"UPDATE\"\n\
-                            \tbefore := input.request.oldObject.metadata.annotations[\"example.com/noise\"]\n\
-                            \tafter := OBJECT.metadata.annotations[\"example.com/noise\"]\n\tbefore != after\n\
-                            \tmsg := sprintf(\"noise_%s became noise_%s\", [before, after])\n";
-                (text.to_owned(), "")
-            }
-            Self::Fails => {
-                let rest = match dialect {
-                    Dialect::ConftestV0 | Dialect::Gatekeeper => {
-                        "odd(x) = 1 { x == \"yes\" }\nodd(x) = 2 { x == \"yes\" }\n"
-                    }
-                    Dialect::Conftest | Dialect::Admission | Dialect::Trivy | Dialect::Kubescape => {
-                        "odd(x) := 1 if x == \"yes\"\nodd(x) := 2 if x == \"yes\"\n"
-                    }
-                };
-                ("\todd(OBJECT.metadata.annotations[\"example.com/odd\"]) > 0\n\tmsg := \"odd\"\n".to_owned(), rest)
-            }
-        }
+    /// Whether its rule fails for the objects in a namespace, or for cluster-scoped ones, because it looks up objects of a
+    /// kind that is not read.
+    fn is_blind(self, namespace: &str, unread: &UnreadKinds) -> bool {
+        let lacks_parameters =
+            matches!(self, Self::HasTeamOfParameters(reference) if unread.not_served.contains(&reference.kind));
+        lacks_parameters || unread.excluded.is_some() && self.looks_up(namespace) == unread.excluded
     }
 
     /// Returns the messages about one object; those of errors are empty.
@@ -417,7 +398,6 @@ impl PolicyCondition {
             let value = metadata["annotations"][format!("example.com/{key}")].as_str()?;
             Some(if KINDS[kind].kind == "Secret" && !full_secrets { "" } else { value })
         };
-        let label = |object: &Value, key: &str| object["metadata"]["labels"][key].as_str().map(str::to_owned);
         let place = |looked_up: usize| if KINDS[looked_up].namespaced { namespace } else { "" };
         let when = |condition: bool, message: &str| if condition { vec![message.to_owned()] } else { Vec::new() };
         match self {
@@ -461,25 +441,41 @@ impl PolicyCondition {
             }
             Self::Fails => when(annotation("odd") == Some("yes"), ""),
             Self::NoiseStays => Vec::new(),
+            Self::HasTeamOfParameters(reference) => {
+                let Some(parameters) = reference.find((kind, namespace, name), objects) else {
+                    return vec![String::new()];
+                };
+                let own = label(object, "team");
+                let others = parameters.into_iter().filter_map(|(name, parameter)| {
+                    let team = label(parameter, "team").filter(|team| own.as_ref() != Some(team))?;
+                    Some(format!("param_{name} has team_{team}"))
+                });
+                others.collect()
+            }
         }
     }
 }
 
-/// Returns the Rego expression of all objects of a kind, by name, after the lines that define it: of one namespace, if
-/// the kind is namespaced.
-fn all_objects(kind: usize, namespace: &str, dialect: Dialect) -> (String, String) {
-    let AuditedKind { api_version, kind, plural, namespaced, .. } = KINDS[kind];
-    let place = match (dialect, namespaced) {
-        (Dialect::Kubescape, _) => {
-            let place = if namespaced { format!("\tplace := {namespace}\n") } else { String::new() };
-            let is_there = if namespaced { "; other.metadata.namespace == place" } else { "" };
-            let found = format!("other := input[_]; other.kind == \"{kind}\"{is_there}");
-            return (format!("{place}\tall := {{other.metadata.name: other | {found}}}\n"), "all".to_owned());
+impl BoundObjects {
+    /// Whether an object is one of them.
+    fn includes(self, key: (usize, &str, &str), object: &Value, objects: &ObjectsByName) -> bool {
+        match self {
+            Self::All => true,
+            Self::OfUnit(unit) => label(object, "unit") == Some(format!("u{unit}")),
+            Self::OfNamespacesWithTeam(team) => {
+                let home = objects.get(&(NAMESPACE, String::new(), request_namespace(key).to_owned()));
+                home.is_none_or(|home| label(home, "team") == Some(format!("t{team}")))
+            }
         }
-        (Dialect::Gatekeeper, true) => format!("data.inventory.namespace[{namespace}][\"{api_version}\"].{kind}"),
-        (Dialect::Gatekeeper, false) => format!("data.inventory.cluster[\"{api_version}\"].{kind}"),
-        (_, true) => format!("data.kubernetes.{plural}[{namespace}]"),
-        (_, false) => format!("data.kubernetes.{plural}"),
-    };
-    (String::new(), place)
+    }
+}
+
+/// Returns the namespace of the request that creates an object: that of a Namespace is the Namespace itself.
+fn request_namespace<'k>((kind, namespace, name): (usize, &'k str, &'k str)) -> &'k str {
+    if kind == NAMESPACE { name } else { namespace }
+}
+
+/// Returns a label of an object.
+fn label(object: &Value, key: &str) -> Option<String> {
+    object["metadata"]["labels"][key].as_str().map(str::to_owned)
 }

@@ -59,8 +59,10 @@ pub struct ReplicaSettings {
     pub replicas: u8,
     /// Whether each replica evaluates a part of the namespaces.
     pub sharded: bool,
-    /// Whether policies come from `ConfigMaps` and Gatekeeper objects instead of files.
+    /// Whether policies come from `ConfigMaps` and other objects instead of files.
     pub in_cluster: bool,
+    /// Whether these include admission policies.
+    pub admission_policies: bool,
     /// Whether policies read the values of Secrets.
     pub full_secrets: bool,
     /// An excluded kind, an index of [`KINDS`].
@@ -81,6 +83,7 @@ impl Default for ReplicaSettings {
             replicas: 1,
             sharded: false,
             in_cluster: false,
+            admission_policies: false,
             full_secrets: false,
             excluded: None,
             judged_kinds: false,
@@ -99,6 +102,9 @@ impl ReplicaSettings {
         } else {
             vec![format!("-p={POLICIES}")]
         };
+        if self.in_cluster && self.admission_policies {
+            arguments.push("-p=cluster:admission-policies".to_owned());
+        }
         arguments.push(format!("--exceptions={EXCEPTION_FILES}"));
         let kind = self.excluded.map(|kind| {
             let group = KINDS[kind].api_version.split_once('/').map_or(String::new(), |(group, _)| format!(".{group}"));
@@ -325,11 +331,13 @@ fn run(
 
 /// Writes the objects of a policy.
 pub fn write_policy(server: &ApiServer, policy: &Policy) {
-    if policy.dialect == Dialect::Gatekeeper {
+    if matches!(policy.dialect, Dialect::Gatekeeper | Dialect::Cel) {
         let [template, constraint] = policy.documents();
         cluster::write(server, &template);
-        // Gatekeeper creates the CRD for a template's Constraints.
-        cluster::define_constraints(server, &policy.name());
+        if policy.dialect == Dialect::Gatekeeper {
+            // Gatekeeper creates the CRD for a template's Constraints.
+            cluster::define_constraints(server, &policy.name());
+        }
         cluster::write(server, &constraint);
     } else {
         let metadata = json!({"name": config_map(policy.number), "namespace": HOME, "labels": {POLICY_LABEL: "yes"}});
@@ -346,6 +354,12 @@ pub fn remove_policy(server: &ApiServer, policy: &Policy) {
         let template = ("templates.gatekeeper.sh/v1", "ConstraintTemplate", "", &*policy.name().to_lowercase());
         let _deleted = server.delete(template, &Value::Null);
         cluster::remove_constraints(server, &policy.name());
+    } else if policy.dialect == Dialect::Cel {
+        for document in policy.documents() {
+            let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+            let (kind, name) = (text(&document["kind"]), text(&document["metadata"]["name"]));
+            let _deleted = server.delete(("admissionregistration.k8s.io/v1", &kind, "", &name), &Value::Null);
+        }
     } else {
         let _deleted = server.delete(("v1", "ConfigMap", HOME, &config_map(policy.number)), &Value::Null);
     }

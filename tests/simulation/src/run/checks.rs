@@ -411,7 +411,7 @@ impl RunState {
 
     /// Returns the objects in the cluster.
     pub(super) fn list(&self) -> ListedObjects {
-        ListedObjects::list(|api_version, kind| self.server.list(api_version, kind, "").unwrap_or_default())
+        ListedObjects::list(|api_version, kind| self.server.list(api_version, kind, "").ok())
     }
 
     /// Returns the objects in the cluster, and the expected results.
