@@ -14,7 +14,7 @@ impl Policy {
         let (name, kinds) = (self.name(), self.kinds.map(|kind| KINDS[kind].plural));
         let (mut own, mut of_binding) =
             (json!({"policy.kaudit.dev/excusable": self.is_excusable.to_string()}), json!({}));
-        let rated = if self.edition % 2 == 0 { &mut own } else { &mut of_binding };
+        let rated = if self.edition.is_multiple_of(2) { &mut own } else { &mut of_binding };
         rated["policy.kaudit.dev/severity"] = self.severity().into();
         let mut spec = self.validations();
         spec["failurePolicy"] = "Fail".into();
@@ -28,7 +28,7 @@ impl Policy {
         if let Some(selected) = self.bound.match_resources() {
             binding["matchResources"] = selected;
         }
-        if self.is_broken && self.edition % 2 == 0 {
+        if self.is_broken && self.edition.is_multiple_of(2) {
             spec["validations"][0]["expression"] = "object.".into();
         } else if self.is_broken {
             binding["validationActions"] = json!([]);
