@@ -319,6 +319,7 @@ impl Generator {
         for _ in 0..self.random.usize(3..self.size.objects) {
             steps.push(RunStep::Write(self.name(), self.contents()));
         }
+        self.write_parameters(&mut steps);
         if self.random.u8(..10) == 0 {
             steps.push(RunStep::KeepWriting(self.name(), self.random.u32(200..5_000)));
         }

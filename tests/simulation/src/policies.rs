@@ -365,6 +365,11 @@ impl PolicyCondition {
         self.looks_up("any") == Some(kind)
     }
 
+    /// Returns its parameters, if it has any.
+    pub const fn parameters(self) -> Option<ParameterReference> {
+        if let Self::HasTeamOfParameters(reference) = self { Some(reference) } else { None }
+    }
+
     /// Returns the kind that its rule looks up for an object in a namespace, or in none.
     fn looks_up(self, namespace: &str) -> Option<usize> {
         match self {
@@ -379,8 +384,7 @@ impl PolicyCondition {
     /// Whether its rule fails for the objects in a namespace, or for cluster-scoped ones, because it looks up objects of a
     /// kind that is not read.
     fn is_blind(self, namespace: &str, unread: &UnreadKinds) -> bool {
-        let lacks_parameters =
-            matches!(self, Self::HasTeamOfParameters(reference) if unread.not_served.contains(&reference.kind));
+        let lacks_parameters = self.parameters().is_some_and(|reference| unread.not_served.contains(&reference.kind));
         lacks_parameters || unread.excluded.is_some() && self.looks_up(namespace) == unread.excluded
     }
 

@@ -41,7 +41,7 @@ impl AdmissionDraws {
 
     /// Returns random objects for a binding; `teams` is the number of teams.
     pub(super) fn bound(&mut self, teams: u8) -> BoundObjects {
-        match self.random.u8(..6) {
+        match self.random.u8(..8) {
             0 | 1 => BoundObjects::OfNamespacesWithTeam(self.random.u8(..teams)),
             2 => BoundObjects::OfUnit(self.random.u8(..3)),
             _ => BoundObjects::All,
@@ -97,11 +97,35 @@ impl Generator {
         let is_elsewhere = random.u8(..4) == 0 && KINDS[kind].namespaced && !is_sharded;
         let namespace = is_elsewhere.then(|| random.u8(..self.size.namespaces));
         let selected = if random.bool() {
-            SelectedParameters::Named(random.u8(..self.size.names))
+            SelectedParameters::Named(random.u8(..self.size.names.min(3)))
         } else {
             SelectedParameters::OfUnit(random.u8(..3))
         };
         ParameterReference { kind, namespace, selected, must_exist: random.u8(..4) == 0 }
+    }
+
+    /// Adds parameters in some namespaces.
+    pub(super) fn write_parameters(&mut self, steps: &mut Vec<RunStep>) {
+        for _ in 0..self.admission.numbers.len() * usize::from(self.size.namespaces) {
+            steps.extend(self.parameter().map(|(name, contents)| RunStep::Write(name, contents)));
+        }
+    }
+
+    /// Returns a parameter with random contents, if a policy has parameters.
+    fn parameter(&mut self) -> Option<(ObjectName, Contents)> {
+        let of_policies = self.admission.numbers.iter().flat_map(|number| self.conditions[usize::from(*number)].0);
+        let references: Vec<ParameterReference> = of_policies.filter_map(PolicyCondition::parameters).collect();
+        let random = &mut self.admission.random;
+        let reference = *references.get(random.usize(..references.len().max(1)))?;
+        let namespace = reference.namespace.unwrap_or_else(|| random.u8(..self.size.namespaces));
+        let (mut name, mut unit) = (random.u8(..self.size.names), None);
+        match reference.selected {
+            SelectedParameters::Named(own) => name = own,
+            SelectedParameters::OfUnit(own) => unit = Some(own),
+        }
+        let team = (random.u8(..6) > 0).then(|| random.u8(..self.size.teams));
+        let contents = Contents { team, unit, noise: random.u8(..4), ..Contents::default() };
+        Some((ObjectName { kind: reference.kind, namespace, name }, contents))
     }
 
     /// Sometimes adds a change of what only admission policies depend on, or a fault, if there are such policies.
@@ -110,17 +134,22 @@ impl Generator {
             return;
         }
         let random = &mut self.admission.random;
-        match random.u8(..16) {
+        match random.u8(..12) {
             0 if self.faults => steps.push(RunStep::MissGroup(GROUP)),
             _ if is_only_trouble => return,
             1 | 2 => {
                 let namespace = ObjectName { kind: NAMESPACE, namespace: 0, name: random.u8(..self.size.namespaces) };
-                let team = random.bool().then(|| random.u8(..self.size.teams));
+                let team = (random.u8(..4) > 0).then(|| random.u8(..self.size.teams));
                 steps.push(RunStep::Write(namespace, Contents { team, ..Contents::default() }));
             }
-            3..6 => {
+            3 | 4 => {
                 let Some(policy) = self.admission.rebound(self.size.teams) else { return };
                 steps.push(RunStep::SetPolicy(policy));
+            }
+            5..8 => {
+                let Some((name, contents)) = self.parameter() else { return };
+                let is_deleted = self.admission.random.u8(..4) == 0;
+                steps.push(if is_deleted { RunStep::Delete(name) } else { RunStep::Write(name, contents) });
             }
             _ => return,
         }

@@ -21,7 +21,7 @@ impl Policy {
         spec["matchConstraints"] = json!({"resourceRules": [
             {"apiGroups": ["*"], "apiVersions": ["*"], "operations": ["CREATE", "UPDATE"], "resources": kinds}]});
         let mut binding = json!({"policyName": name, "validationActions": [self.action()]});
-        if let PolicyCondition::HasTeamOfParameters(reference) = self.condition {
+        if let Some(reference) = self.condition.parameters() {
             spec["paramKind"] = reference.param_kind();
             binding["paramRef"] = reference.param_ref();
         }
@@ -80,13 +80,8 @@ impl BoundObjects {
 }
 
 impl PolicyCondition {
-    /// Whether admission policies can express it: they cannot look up other objects than parameters and Namespaces, nor
-    /// read the time.
-    pub const fn is_of_admission_policies(self) -> bool {
-        !matches!(self, Self::HasPartner(_) | Self::IsUnique(_) | Self::HasRoom(_) | Self::IsValid)
-    }
-
-    /// Returns the expression that holds without a violation, and that of the message.
+    /// Returns the expression that holds without a violation, and that of the message. Conditions that look up other
+    /// objects than parameters and Namespaces, or read the time, are not those of admission policies.
     fn cel(self) -> (String, &'static str) {
         let (odd, noise) = ("'example.com/odd'", "'example.com/noise'");
         match self {
