@@ -166,7 +166,8 @@ impl BoundPolicy {
                 Err(NotEvaluated::NotApplicable("its parameters do not exist, which paramRef allows".to_owned()))
             }
             Ok(params) => Ok(params.into_iter().map(Some).collect()),
-            Err(ParamError::Unread(why)) => Err(NotEvaluated::Undecided(why)),
+            // Without the kind, violations for its former objects do not stay open.
+            Err(ParamError::UnknownKind(why)) => Err(NotEvaluated::Error(why)),
             Err(ParamError::Invalid(why)) => self.invalid(&why),
         }
     }

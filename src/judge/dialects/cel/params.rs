@@ -41,8 +41,8 @@ enum SelectedParams {
 
 /// Why there are no parameters.
 pub(crate) enum ParamError {
-    /// They have not been read, for this reason; they may be known later.
-    Unread(String),
+    /// Their kind is not served, or not among the manifests: an error whatever the failure policy is.
+    UnknownKind(String),
     /// The configuration is wrong, which the failure policy decides about.
     Invalid(String),
 }
@@ -108,7 +108,7 @@ impl BindingParams {
             return Ok(found);
         }
         match own.map(|kind| kind.namespaced) {
-            None => Err(ParamError::Unread(format!(
+            None => Err(ParamError::UnknownKind(format!(
                 "its parameters are objects {} of {}, and no such kind has been read",
                 self.kind, self.api_version
             ))),
