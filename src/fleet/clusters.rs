@@ -34,6 +34,8 @@ pub(crate) struct Row {
     pub(crate) kind: u16,
     pub(crate) severity: Option<Severity>,
     pub(crate) result: Outcome,
+    /// It is not reported as new yet, as an owner covered it until a moment ago.
+    pub(crate) is_handed_over: bool,
 }
 
 /// A part of the results in one place.
@@ -42,6 +44,8 @@ pub(crate) struct Part {
     /// A compressed [`StoredPart`].
     packed: Box<[u8]>,
     pub(crate) rows: Box<[Row]>,
+    /// The namespaces of the objects, by number; empty in a part of one place, which its key names.
+    places: Box<[Option<Arc<str>>]>,
 }
 
 /// What one shard of a cluster has written.
@@ -75,11 +79,32 @@ impl Part {
     /// If it is damaged.
     fn new(packed: &Bytes, names: &mut Arc<Names>) -> Result<Self, String> {
         let stored: StoredPart = packed::read(packed)?;
+        Ok(Self { packed: packed.to_vec().into(), rows: Self::rows(&stored, names), places: Box::default() })
+    }
+
+    /// Reads a part with results of several places.
+    ///
+    /// # Errors
+    /// If it is damaged.
+    fn of_places(packed: &Bytes, names: &mut Arc<Names>) -> Result<Self, String> {
+        let stored: StoredPart = packed::read(packed)?;
+        let mut known: BTreeSet<Arc<str>> = BTreeSet::new();
+        let places = stored.objects().iter().map(|object| {
+            let place = object.resource.namespace.clone()?;
+            known.insert(Arc::clone(&place));
+            known.get(&place).cloned()
+        });
+        let places = places.collect();
+        Ok(Self { packed: packed.to_vec().into(), rows: Self::rows(&stored, names), places })
+    }
+
+    fn rows(stored: &StoredPart, names: &mut Arc<Names>) -> Box<[Row]> {
         let rules: Vec<u32> = stored.rules().iter().map(|rule| Names::rule(names, rule)).collect();
         let mut rows = Vec::new();
         for (object, number) in stored.objects().iter().zip(0..) {
             let kind = Names::kind(names, object.owner.as_ref().unwrap_or(&object.resource));
-            rows.extend(object.results.iter().filter_map(|result| {
+            let results = object.results.iter().filter(|result| stored.has_excuse(result));
+            rows.extend(results.filter_map(|result| {
                 let at = result.ended.or(result.since).map_or(0, Timestamp::as_second);
                 Some(Row {
                     rule: *rules.get(result.rule)?,
@@ -88,10 +113,16 @@ impl Part {
                     kind,
                     severity: result.severity,
                     result: result.result,
+                    is_handed_over: result.is_handed_over,
                 })
             }));
         }
-        Ok(Self { packed: packed.to_vec().into(), rows: rows.into() })
+        rows.into()
+    }
+
+    /// Returns the namespace of a row's object in a part of several places; `None` for cluster-scoped objects.
+    pub(crate) fn place(&self, row: &Row) -> Option<&Arc<str>> {
+        self.places.get(row.object as usize)?.as_ref()
     }
 
     /// Returns the results in the order of the rows, each with the time when it was resolved.
@@ -107,7 +138,7 @@ impl Part {
 
     /// Returns how many bytes of memory it takes.
     pub(crate) fn bytes(&self) -> usize {
-        size_of::<Self>() + self.packed.len() + size_of_val(&*self.rows)
+        size_of::<Self>() + self.packed.len() + size_of_val(&*self.rows) + size_of_val(&*self.places)
     }
 }
 
@@ -140,11 +171,28 @@ impl ShardView {
             }
             (Item::Results(part), None) => drop(self.parts.remove(&part)),
             (Item::Ended(until), Some((value, _))) => {
-                self.ended.insert(until, Arc::new(Part::new(value, names)?));
+                self.ended.insert(until, Arc::new(Part::of_places(value, names)?));
             }
             (Item::Ended(until), None) => drop(self.ended.remove(&until)),
         }
         Ok(())
+    }
+
+    /// Whether both have the same values, apart from the heartbeat.
+    fn has_values_of(&self, other: &Self) -> bool {
+        fn is_one<T: ?Sized>(one: Option<&Arc<T>>, other: Option<&Arc<T>>) -> bool {
+            match (one, other) {
+                (Some(one), Some(other)) => Arc::ptr_eq(one, other),
+                (one, other) => one.is_none() && other.is_none(),
+            }
+        }
+        let is_part = |(one, other): (&Arc<Part>, &Arc<Part>)| Arc::ptr_eq(one, other);
+        is_one(self.state.as_ref(), other.state.as_ref())
+            && is_one(self.policies.as_ref(), other.policies.as_ref())
+            && self.parts.keys().eq(other.parts.keys())
+            && self.parts.values().zip(other.parts.values()).all(is_part)
+            && self.ended.keys().eq(other.ended.keys())
+            && self.ended.values().zip(other.ended.values()).all(is_part)
     }
 
     /// Removes what is not among these items.
@@ -181,6 +229,29 @@ impl Cluster {
         let last = self.shards.iter().max_by_key(|(_, view)| view.heartbeat.as_ref().map(|(_, at)| *at));
         let layout = last.map(|(shard, _)| of(shard));
         self.shards.iter().filter(move |(shard, _)| Some(of(shard)) == layout).map(|(_, view)| view)
+    }
+
+    /// Whether both have the same results, and everything else apart from the heartbeats.
+    pub(crate) fn has_values_of(&self, other: &Self) -> bool {
+        let is_same = |(one, other): (&ShardView, &ShardView)| one.has_values_of(other);
+        self.problem == other.problem
+            && self.shards.keys().eq(other.shards.keys())
+            && self.shards.values().zip(other.shards.values()).all(is_same)
+    }
+
+    /// Returns what the shards say of the cluster.
+    pub(crate) fn states(&self) -> impl Iterator<Item = &ClusterState> {
+        self.shards().filter_map(|shard| shard.state.as_deref())
+    }
+
+    /// Returns the time of the last heartbeat of the shard that lives least.
+    pub(crate) fn heartbeat(&self) -> Option<Timestamp> {
+        self.shards().filter_map(|shard| Some(shard.heartbeat.as_ref()?.1)).min()
+    }
+
+    /// Returns the versions of kaudit that wrote the last heartbeats.
+    pub(crate) fn versions(&self) -> BTreeSet<&str> {
+        self.shards().filter_map(|shard| Some(shard.heartbeat.as_ref()?.0.version.as_str())).collect()
     }
 
     /// Returns the labels of the cluster.

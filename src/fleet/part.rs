@@ -36,7 +36,7 @@ pub(crate) struct StoredRule {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) id: Option<Arc<str>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    title: Option<Arc<str>>,
+    pub(crate) title: Option<Arc<str>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     category: Option<Arc<str>>,
     source: Source,
@@ -138,6 +138,11 @@ impl StoredPart {
     /// Returns the objects, in order.
     pub(crate) fn objects(&self) -> &[StoredObject] {
         &self.objects
+    }
+
+    /// Whether a result names an excuse that the part has, or none.
+    pub(crate) fn has_excuse(&self, result: &StoredResult) -> bool {
+        result.excuse.is_none_or(|index| index < self.excuses.len())
     }
 
     /// Returns the results, each with the time when it was resolved. Names the cluster in the objects if there is one.

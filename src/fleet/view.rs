@@ -9,7 +9,7 @@ use std::{
 use jiff::Timestamp;
 use tokio::sync::{mpsc, watch};
 
-use super::{clusters::Cluster, follow::Update, names::Names};
+use super::{clusters::Cluster, follow::Update, keys::Item, names::Names};
 
 /// A cluster whose last heartbeat is older is old: kaudit does not run there, or cannot reach the servers.
 pub(crate) const OLD: Duration = Duration::from_mins(3);
@@ -26,8 +26,12 @@ pub(crate) struct FleetView {
     pub(crate) is_listed: bool,
     /// Why the servers cannot be reached; empty if they can.
     pub(crate) problem: String,
-    /// Grows with each change.
+    /// When the servers listed the buckets last.
+    pub(crate) listed_at: Option<Timestamp>,
+    /// Grows with each change, also with heartbeats.
     pub(crate) revision: u64,
+    /// Grows with each change of what clusters say, without heartbeats.
+    pub(crate) values_revision: u64,
 }
 
 /// How far the results of a cluster can be relied on.
@@ -46,6 +50,9 @@ pub(crate) enum ClusterStatus {
 }
 
 impl ClusterStatus {
+    /// The names of all, in metrics and JSON.
+    pub(crate) const WORDS: [&'static str; 5] = ["live", "starting", "incomplete", "old", "unreadable"];
+
     /// Returns the name in metrics and JSON.
     pub(crate) fn word(&self) -> &'static str {
         match self {
@@ -96,11 +103,28 @@ impl FleetView {
         self.is_listed && self.clusters.values().all(is_read)
     }
 
-    fn take(&mut self, update: Update) {
+    /// Whether an update is more than a sign of life.
+    fn changes_values(&self, update: &Update) -> bool {
+        match update {
+            Update::Clusters(names) => !self.is_listed || !names.iter().eq(self.clusters.keys()),
+            Update::Connection(problem) => *problem != self.problem,
+            Update::Value(_, key, _) => key.item != Item::Heartbeat,
+            Update::Read(..) | Update::Failed(..) => true,
+        }
+    }
+
+    /// Takes an update.
+    pub(crate) fn take(&mut self, update: Update) {
         self.revision += 1;
+        self.values_revision += u64::from(self.changes_values(&update));
         match update {
             Update::Clusters(names) => self.take_clusters(&names),
-            Update::Connection(problem) => self.problem = problem,
+            Update::Connection(problem) => {
+                if problem.is_empty() {
+                    self.listed_at = Some(Timestamp::now());
+                }
+                self.problem = problem;
+            }
             Update::Value(name, key, value) => {
                 let Self { clusters, names, .. } = self;
                 let Some(cluster) = clusters.get_mut(&name).map(Arc::make_mut) else { return };

@@ -8,9 +8,12 @@ use std::io;
 use csv::Writer;
 
 use super::{names::worst_first, rules::RuleCatalog, safe::shown_line};
-use crate::{audit::result::AuditResult, model::verdict::Severity};
+use crate::{
+    audit::result::{AuditResult, Entry},
+    model::verdict::Severity,
+};
 
-const HEAD: [&str; 15] = [
+pub(super) const HEAD: [&str; 15] = [
     "severity",
     "result",
     "namespace",
@@ -37,28 +40,34 @@ pub(super) fn render(result: &AuditResult, out: &mut dyn io::Write) -> io::Resul
     rows.write_record(HEAD)?;
     for entry in worst_first(&result.results) {
         let about = rules.about(&entry.policy, &entry.rule);
-        let text = |text: Option<&str>| cell(text.unwrap_or_default());
-        let location = entry.location.as_ref();
-        rows.write_record([
-            text(entry.severity.map(Severity::word)),
-            cell(entry.result.word()),
-            text(entry.resource.namespace.as_deref()),
-            cell(&entry.resource.kind),
-            cell(&entry.resource.name),
-            cell(&entry.policy),
-            cell(&entry.rule),
-            text(about.and_then(|about| about.id.as_deref())),
-            text(about.and_then(|about| about.title.as_deref())),
-            cell(&entry.message),
-            text(location.map(|location| &*location.file)),
-            location.map_or(String::new(), |location| location.line.to_string()),
-            text(entry.excuse.as_ref().map(|excuse| &*excuse.by)),
-            entry.id.to_string(),
-            text(entry.resource.cluster.as_deref()),
-        ])?;
+        let [id, title] = [about.and_then(|about| about.id.as_deref()), about.and_then(|about| about.title.as_deref())];
+        rows.write_record(record(entry, (id, title)))?;
     }
     let bytes = rows.into_inner().map_err(|error| io::Error::other(error.to_string()))?;
     out.write_all(&bytes)
+}
+
+/// Returns the cells of a result, whose rule has this id and this title.
+pub(super) fn record(entry: &Entry, (id, title): (Option<&str>, Option<&str>)) -> [String; HEAD.len()] {
+    let text = |text: Option<&str>| cell(text.unwrap_or_default());
+    let location = entry.location.as_ref();
+    [
+        text(entry.severity.map(Severity::word)),
+        cell(entry.result.word()),
+        text(entry.resource.namespace.as_deref()),
+        cell(&entry.resource.kind),
+        cell(&entry.resource.name),
+        cell(&entry.policy),
+        cell(&entry.rule),
+        text(id),
+        text(title),
+        cell(&entry.message),
+        text(location.map(|location| &*location.file)),
+        location.map_or(String::new(), |location| location.line.to_string()),
+        text(entry.excuse.as_ref().map(|excuse| &*excuse.by)),
+        entry.id.to_string(),
+        text(entry.resource.cluster.as_deref()),
+    ]
 }
 
 /// Returns a text as a cell.

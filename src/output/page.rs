@@ -8,6 +8,7 @@
 mod controls;
 mod document;
 mod file;
+mod fleet;
 mod layout;
 mod owners;
 mod paging;
@@ -24,6 +25,7 @@ use ::csv::Writer;
 use serde::Serialize;
 
 pub(super) use self::file::render;
+pub(crate) use self::fleet::{FleetPage, PreparedPages};
 pub use self::{
     document::{STYLE, refusal, sign_in_page},
     prepared::{Page, PageContext, Places},

@@ -298,6 +298,7 @@ impl Sources {
             waiting: queue,
             policies: String::new(),
             policies_since: None,
+            outdated: None,
             history: Arc::clone(&self.history.borrow()),
             problems: Vec::new(),
         };

@@ -92,6 +92,7 @@ impl PageContext {
             waiting: 0,
             policies: String::new(),
             policies_since: None,
+            outdated: None,
             history: Arc::default(),
             problems: Vec::new(),
         }

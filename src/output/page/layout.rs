@@ -9,7 +9,7 @@ use super::{
     document::{document, sign_out},
     parts::{choice, time},
     prepared::{NONE, Page, PageContext},
-    query::{POLICIES, PageQuery, View, owner_kind, place, place_name, severity},
+    query::{POLICIES, View, owner_kind, place, place_name, severity},
     selection::{PageSelection, SeverityCounts},
 };
 use crate::{
@@ -18,7 +18,7 @@ use crate::{
 };
 
 /// Periods in the filter, as in a query and as people read them.
-const PERIODS: [(&str, &str); 5] =
+pub(super) const PERIODS: [(&str, &str); 5] =
     [("15m", "15 minutes"), ("1h", "1 hour"), ("24h", "24 hours"), ("7d", "7 days"), ("30d", "30 days")];
 
 /// The state of the audit, as the page shows it.
@@ -27,6 +27,8 @@ pub(super) enum PageState {
     Starting(usize, usize),
     /// So many objects wait for evaluation.
     Waiting(usize),
+    /// The results of a cluster of a fleet are not those of now.
+    Outdated,
     /// So many things were not checked.
     Incomplete(usize),
     /// No object was checked.
@@ -43,6 +45,7 @@ impl PageState {
         match page.context {
             PageContext { syncing: Some((read, all)), .. } => Self::Starting(read, all),
             PageContext { waiting: waiting @ 1.., .. } => Self::Waiting(waiting),
+            PageContext { outdated: Some(_), .. } => Self::Outdated,
             _ if !page.result.complete || !is_compared(&page.result) => Self::Incomplete(page.gaps().len()),
             _ if page.result.summary.objects == 0 && page.result.results.is_empty() => Self::Nothing,
             _ if selection.is_file => Self::Checked,
@@ -53,7 +56,7 @@ impl PageState {
     fn class(&self) -> &'static str {
         match self {
             Self::Starting(..) | Self::Waiting(_) | Self::Nothing => "wait",
-            Self::Incomplete(_) => "error",
+            Self::Incomplete(_) | Self::Outdated => "error",
             Self::Live | Self::Checked => "pass",
         }
     }
@@ -62,7 +65,7 @@ impl PageState {
     fn colour(&self) -> &'static str {
         match self {
             Self::Starting(..) | Self::Waiting(_) | Self::Nothing => "8c959f",
-            Self::Incomplete(_) => "8250df",
+            Self::Incomplete(_) | Self::Outdated => "8250df",
             Self::Live | Self::Checked => "2da44e",
         }
     }
@@ -71,6 +74,7 @@ impl PageState {
         match self {
             Self::Starting(read, all) => format!("starting: {read} of {all} kinds read"),
             Self::Waiting(objects) => format!("checking: {} to go", count(*objects, "object")),
+            Self::Outdated => "outdated".to_owned(),
             Self::Incomplete(0) => "incomplete".to_owned(),
             Self::Incomplete(gaps) => format!("incomplete: {} not checked", count(*gaps, "part")),
             Self::Nothing => "nothing checked".to_owned(),
@@ -98,9 +102,10 @@ pub(super) fn document_of(
 
 /// Returns the cluster, the state and the time of the result, the user who has signed in, and the navigation.
 pub(super) fn header(selection: &PageSelection<'_>, state: &PageState, reader: Option<&str>) -> Markup {
-    let page = selection.page;
+    let PageSelection { page, query, .. } = selection;
     let attention = page.result.exceptions.iter().filter(|exception| exception.needs_attention()).count();
     html! {
+        @if query.cluster.is_some() { a href="./" { "All clusters" } }
         @if !page.context.cluster.is_empty() { span.cluster { (shown_line(&page.context.cluster)) } }
         @if let Some(scope) = scope(page) { span.note { (scope) } }
         a.state.(state.class()) href=(selection.query.to(View::Coverage).url()) { (state.text()) }
@@ -174,6 +179,7 @@ pub(super) fn filter(selection: &PageSelection<'_>) -> Markup {
     html! {
         form #filter method="get" role="search" hidden[selection.is_file] {
             @if query.view != View::Overview { input type="hidden" name="view" value=(query.view.word()); }
+            @if let Some(cluster) = &query.cluster { input type="hidden" name="cluster" value=(cluster); }
             label { "Search " input type="search" name="q" value=[query.q.as_deref()] autocomplete="off"; }
             (choice(("Namespace", "namespace", "all"), namespaces, shown_place, query.namespace.as_deref()))
             @if !teams.is_empty() { (choice(("Team", "team", "all"), teams, shown_place, query.team.as_deref())) }
@@ -188,7 +194,7 @@ pub(super) fn filter(selection: &PageSelection<'_>) -> Markup {
                 button { "Apply" }
             }
             @if !query.filters().is_empty() {
-                a href=(PageQuery { view: query.view, ..PageQuery::default() }.url()) { "Show all" }
+                a href=(query.unfiltered().url()) { "Show all" }
             }
         }
         @if let Some(namespace) = unchecked_namespace(selection) {

@@ -18,8 +18,13 @@ impl Pagination {
     /// Returns the pages of `all` items; a file has only one.
     pub(super) fn of(all: usize, size: usize, selection: &PageSelection<'_>) -> Self {
         let size = if selection.is_file { all.max(1) } else { size };
+        Self::new(all, size, selection.query)
+    }
+
+    /// Returns the pages of `all` items, `size` on each, and the one that a query names, or the nearest.
+    pub(super) fn new(all: usize, size: usize, query: &PageQuery) -> Self {
         let last = all.div_ceil(size).max(1);
-        Self { all, size, number: selection.query.page.unwrap_or(1).clamp(1, last), last }
+        Self { all, size, number: query.page.unwrap_or(1).clamp(1, last), last }
     }
 
     /// Returns the indices of the items on the current page.

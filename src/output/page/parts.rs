@@ -108,11 +108,21 @@ pub(super) fn anchor(url: &str) -> &str {
 /// Shows a time relative to that of the page, with the absolute time in its title; the script keeps it up to date. A file
 /// shows the absolute time.
 pub(super) fn time(selection: &PageSelection<'_>, at: Timestamp) -> Markup {
+    if selection.is_file { time_as(at, &absolute(at)) } else { time_at(selection.page.context.at, at) }
+}
+
+/// Shows a time relative to that of the page, `now`; see [`time`].
+pub(super) fn time_at(now: Timestamp, at: Timestamp) -> Markup {
+    time_as(at, &relative(now.duration_since(at)))
+}
+
+fn time_as(at: Timestamp, shown: &str) -> Markup {
     let second = at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
-    let absolute = at.strftime("%Y-%m-%d %H:%M:%S UTC").to_string();
-    let shown =
-        if selection.is_file { absolute.clone() } else { relative(selection.page.context.at.duration_since(at)) };
-    html! { time datetime=(second) title=(absolute) { (shown) } }
+    html! { time datetime=(second) title=(absolute(at)) { (shown) } }
+}
+
+fn absolute(at: Timestamp) -> String {
+    at.strftime("%Y-%m-%d %H:%M:%S UTC").to_string()
 }
 
 /// Returns a duration as people say it: `4 s ago`, `in 3 d`. The script has the same units.
@@ -125,6 +135,16 @@ fn relative(ago: SignedDuration) -> String {
         _ => (seconds / 86_400, "d"),
     };
     if ago.is_negative() { format!("in {number} {unit}") } else { format!("{number} {unit} ago") }
+}
+
+/// Returns a period as people say it: `24 hours`.
+pub(super) fn in_words(period: SignedDuration) -> String {
+    let (hours, minutes) = (period.as_hours(), period.as_mins());
+    match (hours, minutes) {
+        (0, minutes) => count(usize::try_from(minutes).unwrap_or_default(), "minute"),
+        (1..=48, _) => count(usize::try_from(hours).unwrap_or_default(), "hour"),
+        _ => count(usize::try_from(hours / 24).unwrap_or_default(), "day"),
+    }
 }
 
 /// Returns a drop-down list of these values, shown as `words` of them, and of the word for all.
@@ -160,6 +180,20 @@ pub(super) fn words(about: &About) -> Markup {
         @if let Some(action) = &about.recommended_action { dt { "How to fix it" } dd.message { (lines(action)) } }
         @if !about.frameworks.is_empty() { dt { "Frameworks" } dd { (shown_line(&about.served_controls())) } }
         @if let Some(url) = page(about) { dt { "More" } dd { a href=(url) rel="noreferrer" { (url) } } }
+    }
+}
+
+/// Returns the heading of the column of a severity.
+pub(super) fn severity_label(severity: &str) -> &str {
+    if severity == NO_SEVERITY { "other" } else { severity }
+}
+
+/// Shows numbers of new and resolved violations.
+pub(super) fn delta(new: usize, resolved: usize) -> Markup {
+    html! {
+        @if new > 0 { span.new { "+" (new) } }
+        @if new > 0 && resolved > 0 { " " }
+        @if resolved > 0 { span.resolved { "−" (resolved) } }
     }
 }
 

@@ -41,6 +41,8 @@ pub struct PageContext {
     pub policies_since: Option<Timestamp>,
     /// The counts of each day; empty if this process does not keep them.
     pub history: Arc<History>,
+    /// Why the results are not those of now, in a fleet.
+    pub outdated: Option<String>,
     /// Problems that the result does not contain, for example why newer policies are not in force.
     pub problems: Vec<String>,
 }
@@ -52,10 +54,10 @@ pub type Places = BTreeSet<Option<Arc<str>>>;
 #[derive(Debug)]
 pub struct Page {
     /// The result without entries that an owner covers, the most severe first.
-    pub(super) result: AuditResult,
+    pub(super) result: Arc<AuditResult>,
     pub(super) context: PageContext,
     /// The places of all results, resolved violations and exceptions.
-    places: Places,
+    places: Arc<Places>,
     /// Whether results in other places were removed.
     pub(super) is_restricted: bool,
 }
@@ -70,7 +72,13 @@ impl Page {
         let ended = result.ended.iter().map(|ended| &ended.entry);
         let exceptions = result.exceptions.iter().map(place_of_exception);
         let places = result.results.iter().chain(ended).map(place).chain(exceptions).collect();
-        Self { result, context, places, is_restricted: false }
+        Self { result: Arc::new(result), context, places: Arc::new(places), is_restricted: false }
+    }
+
+    /// Returns the page with another context, in which as much waits for evaluation as before.
+    pub(crate) fn with_context(&self, context: PageContext) -> Self {
+        let (result, places) = (Arc::clone(&self.result), Arc::clone(&self.places));
+        Self { result, context, places, is_restricted: self.is_restricted }
     }
 
     /// Returns the places of all results, resolved violations and exceptions.
@@ -98,7 +106,7 @@ impl Page {
         let is_place = |name: &str| places.contains(&Some(name).filter(|name| *name != NONE).map(Arc::from));
         let history = Arc::new(self.context.history.restricted_to(is_place));
         let context = PageContext { history, ..self.context.clone() };
-        Self { result, context, places: places.clone(), is_restricted: true }
+        Self { result: Arc::new(result), context, places: Arc::new(places.clone()), is_restricted: true }
     }
 
     /// Returns the time a day before that of the page.
@@ -125,7 +133,8 @@ impl Page {
     /// Returns the parts that were not checked.
     pub(super) fn gaps(&self) -> Vec<String> {
         let problems = self.context.problems.iter().map(|problem| shown_line(problem));
-        gap_lines(&self.result, Paint(false)).into_iter().chain(problems).collect()
+        let outdated = self.context.outdated.iter().map(|why| shown_line(why));
+        outdated.chain(gap_lines(&self.result, Paint(false))).chain(problems).collect()
     }
 
     /// Returns the rules in force: policy, name and annotations.

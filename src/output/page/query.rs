@@ -19,7 +19,9 @@ use crate::{
 pub enum View {
     #[default]
     Overview,
+    Clusters,
     Namespaces,
+    Teams,
     Rules,
     Frameworks,
     Objects,
@@ -29,7 +31,7 @@ pub enum View {
 }
 
 impl View {
-    /// All of them, in the order of the navigation.
+    /// The views of a cluster or of manifests, in the order of the navigation.
     pub(super) const ALL: [Self; 8] = [
         Self::Overview,
         Self::Namespaces,
@@ -40,6 +42,24 @@ impl View {
         Self::Exceptions,
         Self::Coverage,
     ];
+
+    /// The views of a fleet, in the order of the navigation.
+    pub(super) const OF_FLEET: [Self; 9] = [
+        Self::Overview,
+        Self::Clusters,
+        Self::Namespaces,
+        Self::Teams,
+        Self::Rules,
+        Self::Objects,
+        Self::Changes,
+        Self::Exceptions,
+        Self::Coverage,
+    ];
+
+    /// Whether a cluster does not have it.
+    pub(super) fn is_only_of_fleet(self) -> bool {
+        matches!(self, Self::Clusters | Self::Teams)
+    }
 
     /// Whether a file has it: only a long run knows changes.
     pub(super) fn is_in_file(self) -> bool {
@@ -60,6 +80,8 @@ impl View {
     pub(super) fn title(self) -> &'static str {
         match self {
             Self::Overview => "Overview",
+            Self::Clusters => "Clusters",
+            Self::Teams => "Teams",
             Self::Namespaces => "Namespaces",
             Self::Rules => "Rules",
             Self::Frameworks => "Frameworks",
@@ -78,6 +100,12 @@ pub struct PageQuery {
     /// The view; unknown names select the overview.
     #[serde(deserialize_with = "view")]
     pub view: View,
+    /// The cluster, in a fleet.
+    #[serde(deserialize_with = "filled")]
+    pub cluster: Option<String>,
+    /// Only clusters with these labels, as for `kubectl get -l`, in a fleet.
+    #[serde(deserialize_with = "filled")]
+    pub label: Option<String>,
     /// Only results in this namespace; `-` selects cluster-scoped objects.
     #[serde(deserialize_with = "filled")]
     pub namespace: Option<String>,
@@ -124,10 +152,7 @@ impl PageQuery {
         let takes_rule = self.takes_rule(page);
         let kind = self.kind.as_deref();
         let since = self.since(page);
-        let words = self.q.as_deref().unwrap_or_default().to_lowercase();
-        let words: Vec<Finder<'_>> = words.split_whitespace().map(|word| Finder::new(word).into_owned()).collect();
-        // One buffer, reused for all results.
-        let mut text = String::new();
+        let mut words = SearchWords::new(self.q.as_deref().unwrap_or_default());
         move |entry| {
             is(&self.namespace, place(entry))
                 && (self.team.is_none() || is(&self.team, page.team(entry).unwrap_or(NONE)))
@@ -135,10 +160,7 @@ impl PageQuery {
                 && kind.is_none_or(|kind| owner_kind(entry) == kind)
                 && takes_rule(&entry.policy, &entry.rule, entry.rule_id.as_deref())
                 && since.is_none_or(|since| entry.since.is_some_and(|first| first >= since))
-                && (words.is_empty() || {
-                    write_searched(entry, &mut text);
-                    words.iter().all(|word| word.find(text.as_bytes()).is_some())
-                })
+                && words.occur_in(entry)
         }
     }
 
@@ -162,15 +184,18 @@ impl PageQuery {
     /// Returns the time that `since` names; `None` if there is none, or if it cannot be read.
     pub(super) fn since(&self, page: &Page) -> Option<Timestamp> {
         let text = self.since.as_deref()?;
-        if text == POLICIES {
-            return page.context.policies_since;
-        }
+        if text == POLICIES { page.context.policies_since } else { self.since_period(page.context.at) }
+    }
+
+    /// Returns the beginning of the period that `since` names, at a time; `None` if there is none, or if it cannot be read.
+    pub(super) fn since_period(&self, at: Timestamp) -> Option<Timestamp> {
+        let text = self.since.as_deref()?;
         let days = text.strip_suffix('d').and_then(|days| days.parse::<u32>().ok());
         let period = match days {
             Some(days) => Duration::from_hours(24 * u64::from(days)),
             None => text::duration(text).ok()?,
         };
-        page.context.at.checked_sub(period).ok()
+        at.checked_sub(period).ok()
     }
 
     /// Returns the names and values of the filters in force.
@@ -189,6 +214,16 @@ impl PageQuery {
         .into_iter()
         .filter_map(|(name, value)| Some((name, value.as_deref()?)))
         .collect()
+    }
+
+    /// Returns the query of the view without filters.
+    pub(super) fn unfiltered(&self) -> Self {
+        Self { view: self.view, cluster: self.cluster.clone(), ..Self::default() }
+    }
+
+    /// Returns the query of a view without filters.
+    pub(super) fn only(&self, view: View) -> Self {
+        Self { view, ..self.unfiltered() }
     }
 
     /// Returns the query of another view with the same filters.
@@ -210,13 +245,18 @@ impl PageQuery {
         let mut url = form_urlencoded::Serializer::new(String::new());
         let view = (self.view != View::Overview).then(|| self.view.word());
         let view = view.as_deref().map(|view| ("view", view));
-        let others = [("object", self.object.as_deref()), ("page", page.as_deref())];
-        let others = others.into_iter().filter_map(|(name, value)| Some((name, value?)));
-        for (name, value) in view.into_iter().chain(self.filters()).chain(others) {
+        let clusters = given([("cluster", self.cluster.as_deref()), ("label", self.label.as_deref())]);
+        let others = given([("object", self.object.as_deref()), ("page", page.as_deref())]);
+        for (name, value) in view.into_iter().chain(clusters).chain(self.filters()).chain(others) {
             url.append_pair(name, value);
         }
         format!("?{}", url.finish())
     }
+}
+
+/// Returns the names and values of the fields that have a value.
+fn given<'q>(fields: [(&'static str, Option<&'q str>); 2]) -> impl Iterator<Item = (&'static str, &'q str)> {
+    fields.into_iter().filter_map(|(name, value)| Some((name, value?)))
 }
 
 /// Reads a field; `None` if it is empty, because a form sends empty fields as empty strings.
@@ -226,7 +266,7 @@ fn filled<'de, D: Deserializer<'de>>(field: D) -> Result<Option<String>, D::Erro
 
 fn view<'de, D: Deserializer<'de>>(field: D) -> Result<View, D::Error> {
     let word = String::deserialize(field)?;
-    Ok(View::ALL.into_iter().find(|view| view.word() == word).unwrap_or_default())
+    Ok(View::ALL.into_iter().chain(View::OF_FLEET).find(|view| view.word() == word).unwrap_or_default())
 }
 
 /// Returns the namespace of an entry's object as in a query.
@@ -247,6 +287,30 @@ pub(super) fn owner_kind(entry: &Entry) -> String {
 /// Returns the word for a severity in a query.
 pub(super) fn severity(severity: Option<Severity>) -> &'static str {
     severity.map_or(NO_SEVERITY, Severity::word)
+}
+
+/// The words of a search, which must all occur in a result.
+pub(super) struct SearchWords {
+    words: Vec<Finder<'static>>,
+    /// One buffer, reused for all results.
+    text: String,
+}
+
+impl SearchWords {
+    /// Returns the words of a text, in lower case.
+    pub(super) fn new(text: &str) -> Self {
+        let text = text.to_lowercase();
+        let words = text.split_whitespace().map(|word| Finder::new(word).into_owned()).collect();
+        Self { words, text: String::new() }
+    }
+
+    /// Whether all words occur in a result.
+    pub(super) fn occur_in(&mut self, entry: &Entry) -> bool {
+        self.words.is_empty() || {
+            write_searched(entry, &mut self.text);
+            self.words.iter().all(|word| word.find(self.text.as_bytes()).is_some())
+        }
+    }
 }
 
 /// Writes the searchable text of a result, which is the visible text, in lower case.

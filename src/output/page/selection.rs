@@ -164,13 +164,18 @@ impl<'p> PageSelection<'p> {
 }
 
 /// The number of severities, and none.
-const KINDS: usize = Severity::ALL.len() + 1;
+pub(super) const KINDS: usize = Severity::ALL.len() + 1;
 
 /// Numbers of violations by severity. More of a severity is more than any number of less severe ones.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct SeverityCounts([usize; KINDS]);
 
 impl SeverityCounts {
+    /// Takes the numbers in the order of [`Severity::ALL`], and that of violations without a severity.
+    pub(super) fn new(counts: [usize; KINDS]) -> Self {
+        Self(counts)
+    }
+
     /// Returns those that at least one of several counts.
     pub(super) fn occurring<'c>(counts: impl IntoIterator<Item = &'c Self>) -> Vec<Option<Severity>> {
         let mut sums = Self::default();

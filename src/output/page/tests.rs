@@ -29,6 +29,7 @@ fn context() -> PageContext {
         waiting: 0,
         policies: "1780961d".to_owned(),
         policies_since: None,
+        outdated: None,
         history: Arc::default(),
         problems: Vec::new(),
     }

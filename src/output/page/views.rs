@@ -15,6 +15,7 @@ mod rules;
 use maud::{Markup, html};
 
 use super::{layout, owners::OwnerResults, query::View, selection::PageSelection};
+use crate::output::safe::shown_line;
 
 /// Returns the view that the query of a selection names.
 pub(super) fn view(selection: &PageSelection<'_>, reader: Option<&str>) -> Markup {
@@ -24,6 +25,7 @@ pub(super) fn view(selection: &PageSelection<'_>, reader: Option<&str>) -> Marku
         None,
         reader,
         &html! {
+            @if let Some(why) = &selection.page.context.outdated { p.error { "These results are not those of now: " (shown_line(why)) "." } }
             @if selection.query.view.has_filters() { (layout::filter(selection)) }
             (content)
         },
@@ -33,7 +35,7 @@ pub(super) fn view(selection: &PageSelection<'_>, reader: Option<&str>) -> Marku
 /// Returns the content of a view.
 pub(super) fn content(view: View, selection: &PageSelection<'_>) -> Markup {
     match view {
-        View::Overview => overview::view(selection),
+        View::Overview | View::Clusters | View::Teams => overview::view(selection),
         View::Namespaces => namespaces::view(selection),
         View::Rules => rules::view(selection),
         View::Frameworks => frameworks::view(selection),

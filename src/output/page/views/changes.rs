@@ -6,7 +6,7 @@ use super::super::{
     layout::shown_place,
     owners,
     paging::Pagination,
-    parts::{badge, time},
+    parts::{badge, in_words, time},
     query::{POLICIES, View, place},
     selection::{ChangeGroup, PageSelection},
 };
@@ -37,13 +37,7 @@ pub(super) fn title(selection: &PageSelection<'_>) -> String {
         return format!("Since the policies changed: {new} new, {resolved} resolved");
     }
     let period = selection.page.context.at.duration_since(selection.since);
-    let (hours, minutes) = (period.as_hours(), period.as_mins());
-    let within = match (hours, minutes) {
-        (0, minutes) => count(usize::try_from(minutes).unwrap_or_default(), "minute"),
-        (1..=48, _) => count(usize::try_from(hours).unwrap_or_default(), "hour"),
-        _ => count(usize::try_from(hours / 24).unwrap_or_default(), "day"),
-    };
-    format!("Last {within}: {new} new, {resolved} resolved")
+    format!("Last {}: {new} new, {resolved} resolved", in_words(period))
 }
 
 /// Shows changes.
@@ -54,7 +48,7 @@ pub(super) fn list(selection: &PageSelection<'_>, changes: &[ChangeGroup<'_>]) -
             @if change.resolved { b.badge.resolved { "resolved" } } @else { (badge(first)) }
             div {
                 @if change.entries.len() == 1 {
-                    a href=(super::objects::link(&owners::name(owners::of(first)))) { (object_name(&first.resource, false)) } " "
+                    a href=(super::objects::link(selection.query, &owners::name(owners::of(first)))) { (object_name(&first.resource, false)) } " "
                     span.message { (shown_line(&first.message)) } " "
                 } @else {
                     a href=(selection.query.to(View::Objects).with(|query| {

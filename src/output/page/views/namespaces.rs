@@ -5,7 +5,8 @@ use maud::{Markup, html};
 use super::super::{
     layout::shown_place,
     paging::Pagination,
-    query::{View, severity},
+    parts::{delta, severity_label},
+    query::{PageQuery, View, severity},
     selection::{NamespaceRow, PageSelection, SeverityCounts},
 };
 use crate::output::{safe::shown_line, style::count};
@@ -35,12 +36,12 @@ pub(super) fn table(selection: &PageSelection<'_>, rows: &[NamespaceRow<'_>]) ->
                     thead { tr {
                         th scope="col" { "Namespace" }
                         @if has_teams { th scope="col" { "Team" } }
-                        @for known in &severities { th.number scope="col" { (label(severity(*known))) } }
+                        @for known in &severities { th.number scope="col" { (severity_label(severity(*known))) } }
                         @if has_excused { th.number scope="col" { "Excused" } }
                         @if !selection.is_file { th.number scope="col" { "New, resolved" } }
                     } }
                     tbody { @for row in rows {
-                        @let of = |change: &dyn Fn(&mut super::super::query::PageQuery)| {
+                        @let of = |change: &dyn Fn(&mut PageQuery)| {
                             selection.query.to(View::Objects).with(|query| {
                                 query.namespace = Some(row.place.to_owned());
                                 change(query);
@@ -51,7 +52,7 @@ pub(super) fn table(selection: &PageSelection<'_>, rows: &[NamespaceRow<'_>]) ->
                             @if has_teams { td { (row.team.map_or(String::new(), shown_line)) } }
                             @for (known, number) in row.counts.iter().filter(|(known, _)| severities.contains(known)) {
                                 @let word = severity(known);
-                                td.number data-label=(label(word)) {
+                                td.number data-label=(severity_label(word)) {
                                     @if number > 0 {
                                         a.badge.(word) href=(of(&|query| query.severity = Some(word.to_owned()))) { (number) }
                                     }
@@ -64,18 +65,5 @@ pub(super) fn table(selection: &PageSelection<'_>, rows: &[NamespaceRow<'_>]) ->
                 }
             }
         }
-    }
-}
-
-fn label(severity: &str) -> &str {
-    if severity == super::super::query::NO_SEVERITY { "other" } else { severity }
-}
-
-/// Shows numbers of new and resolved violations.
-pub(super) fn delta(new: usize, resolved: usize) -> Markup {
-    html! {
-        @if new > 0 { span.new { "+" (new) } }
-        @if new > 0 && resolved > 0 { " " }
-        @if resolved > 0 { span.resolved { "−" (resolved) } }
     }
 }

@@ -36,7 +36,7 @@ pub(super) fn view(selection: &PageSelection<'_>, owner: &OwnerResults<'_>) -> M
         p { a href=(selection.query.to(View::Objects).url()) { "All objects" } }
         h2.name { (shown_line(&owner.name)) }
         @if owner.entries.is_empty() {
-            p { "No results for this object: it was checked and is clean, or it does not exist, or its kind is not checked (see " a href="?view=coverage" { "Coverage" } ")." }
+            p { "No results for this object: it was checked and is clean, or it does not exist, or its kind is not checked (see " a href=(selection.query.only(View::Coverage).url()) { "Coverage" } ")." }
         } @else {
             (severities(&SeverityCounts::of(owner.entries.iter().copied()), |_| None))
         }
@@ -68,7 +68,7 @@ fn result(
                 @if let Some(field) = entry.field() { dt { "Field" } dd { code { (shown_line(field)) } } }
                 @if let Some(since) = entry.since { dt { "Since" } dd { (time(selection, since)) } }
                 @if let Some(about) = catalog.about(&entry.policy, &entry.rule) { (words(about)) }
-                dt { "Rule" } dd { (rule_link(entry)) ", " code { (rule_name(entry)) } ", " code { (place(&entry.source)) } }
+                dt { "Rule" } dd { (rule_link(selection.query, entry)) ", " code { (rule_name(entry)) } ", " code { (place(&entry.source)) } }
                 dt { "Explain" } dd { code { "kubectl kaudit explain " (entry.id) } }
             }
             @if let Some(text) = catalog.text(entry) {

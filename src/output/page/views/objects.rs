@@ -69,7 +69,7 @@ fn object(selection: &PageSelection<'_>, owner: &OwnerResults<'_>) -> Markup {
                 }
                 span.note.worst { (shown_line(&worst.message)) }
             }
-            ul.results id=[selection.is_file.then(|| anchor(&link(&owner.name)).to_owned())] {
+            ul.results id=[selection.is_file.then(|| anchor(&link(selection.query, &owner.name)).to_owned())] {
                 @for entry in owner.entries.iter().take(shown) {
                     @if selection.is_file { (in_file(selection, owner, entry)) } @else { li { (result(selection, entry)) } }
                 }
@@ -77,7 +77,7 @@ fn object(selection: &PageSelection<'_>, owner: &OwnerResults<'_>) -> Markup {
             (fix(&owner.entries, |_, _| Markup::default()))
             @if !selection.is_file {
                 p {
-                    a href=(link(&owner.name)) {
+                    a href=(link(selection.query, &owner.name)) {
                         @if more > 0 { (more) " more results, " }
                         "how to fix and explain"
                     }
@@ -108,13 +108,13 @@ fn is_new(selection: &PageSelection<'_>, entries: &[&Entry]) -> bool {
 
 /// Shows a result in one line, and a link to its rule.
 fn result(selection: &PageSelection<'_>, entry: &Entry) -> Markup {
-    html! { (line(selection, entry)) " " span.note { (rule_link(entry)) } }
+    html! { (line(selection, entry)) " " span.note { (rule_link(selection.query, entry)) } }
 }
 
 /// Returns a link to the rule of a result.
-pub(super) fn rule_link(entry: &Entry) -> Markup {
+pub(super) fn rule_link(query: &PageQuery, entry: &Entry) -> Markup {
     let id = entry.id_of_rule();
-    let url = PageQuery { view: View::Rules, rule: Some(id.clone()), ..PageQuery::default() }.url();
+    let url = PageQuery { rule: Some(id.clone()), ..query.only(View::Rules) }.url();
     html! { a href=(url) { (shown_line(&id)) } }
 }
 
@@ -132,6 +132,6 @@ pub(super) fn line(selection: &PageSelection<'_>, entry: &Entry) -> Markup {
 }
 
 /// Returns the URL of an object.
-pub(super) fn link(object: &str) -> String {
-    PageQuery { object: Some(object.to_owned()), ..PageQuery::default() }.url()
+pub(super) fn link(query: &PageQuery, object: &str) -> String {
+    PageQuery { object: Some(object.to_owned()), ..query.only(View::Overview) }.url()
 }

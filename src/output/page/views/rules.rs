@@ -126,7 +126,7 @@ fn rule(selection: &PageSelection<'_>, row: &RuleRow<'_>) -> Markup {
         h3 { a href=(objects) { "Objects" } }
         ul.plain { @for owner in owners.iter().take(OBJECTS) {
             @if let Some(worst) = owner.entries.first() {
-                li { (badge(worst)) " " a href=(super::objects::link(&owner.name)) { (shown_line(&owner.name)) } }
+                li { (badge(worst)) " " a href=(super::objects::link(selection.query, &owner.name)) { (shown_line(&owner.name)) } }
             }
         } }
         @if owners.len() > OBJECTS { p { a href=(objects) { (owners.len() - OBJECTS) " more" } } }
