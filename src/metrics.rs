@@ -7,6 +7,7 @@
 //! No label uses a name that Prometheus adds to scraped targets (`namespace`, `pod`, `job`): it would be renamed, or
 //! mistaken for that of kaudit itself.
 
+pub mod fleet;
 mod labels;
 pub mod recent;
 mod table;

@@ -3,7 +3,9 @@
 pub mod access;
 pub mod admin;
 mod connections;
+pub(crate) mod fleet;
 mod host;
+mod page;
 mod session;
 mod status;
 pub mod ui;

@@ -103,8 +103,11 @@ fn finish(command: &clap::Command, matches: &ArgMatches, origins: &ValueOrigins)
             split_environment("exceptions", &mut diff.exceptions.files, shown, origins);
             validate_diff(diff, matches, origins).map_err(|message| conflict(command, "diff", message))?;
         }
-        Subcommand::Fleet(_)
-        | Subcommand::Init(_)
+        Subcommand::Fleet(fleet) => {
+            let is_loopback = on_loopback(fleet.listen_ui.as_deref(), "");
+            is_loopback.map_err(|message| conflict(command, "fleet", message))?;
+        }
+        Subcommand::Init(_)
         | Subcommand::Push(_)
         | Subcommand::Version
         | Subcommand::Completions { .. } => {}
@@ -232,13 +235,20 @@ fn validate_selector(check: &CheckArgs, mode: CheckMode) -> Result<(), String> {
 
 /// Rejects a page without authentication on an address other than loopback, since it shows names and messages.
 fn validate_page(check: &CheckArgs) -> Result<(), String> {
-    let open = check.serving.listen_ui.as_deref().filter(|address| !values::is_on_loopback(address));
-    match (open, check.page.ui_auth) {
-        (Some(address), UiAuth::None) => Err(format!(
+    match check.page.ui_auth {
+        UiAuth::None => on_loopback(check.serving.listen_ui.as_deref(), ", or require a token: --ui-auth token"),
+        UiAuth::Token => Ok(()),
+    }
+}
+
+/// Rejects an address of a page that is not on loopback; `or` names another way.
+fn on_loopback(address: Option<&str>, or: &str) -> Result<(), String> {
+    match address.filter(|address| !values::is_on_loopback(address)) {
+        Some(address) => Err(format!(
             "--listen-ui {address} would show the page to everyone who can connect\nListen on loopback (127.0.0.1:PORT, \
-             [::1]:PORT or localhost:PORT), or require a token: --ui-auth token"
+             [::1]:PORT or localhost:PORT){or}"
         )),
-        _ => Ok(()),
+        None => Ok(()),
     }
 }
 

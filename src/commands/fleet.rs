@@ -2,7 +2,7 @@
 
 mod serve;
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::sync::Arc;
 
 use anyhow::bail;
 use jiff::Timestamp;
@@ -18,8 +18,8 @@ use crate::{
     cli::fleet::FleetArgs,
     fleet::{
         bucket::BucketServer as _,
-        clusters::Cluster,
         follow, keys,
+        scope::FleetScope,
         view::{self, FleetView},
     },
     model::shard::Shard,
@@ -66,7 +66,7 @@ async fn write(fleet: &FleetArgs, mut view: watch::Receiver<Arc<FleetView>>) -> 
         let why = if view.problem.is_empty() { "NATS did not answer in time" } else { &view.problem };
         bail!("{why}\nCheck --nats and the login");
     }
-    let clusters = selected(fleet, &view);
+    let clusters = scope(fleet).clusters(&view);
     let result = view.result(&clusters, &fleet.expect_cluster, Timestamp::now()).map_err(anyhow::Error::msg)?;
     let Some(mut result) = result else {
         bail!("no cluster: {}", nothing(fleet, &view));
@@ -84,14 +84,13 @@ async fn write(fleet: &FleetArgs, mut view: watch::Receiver<Arc<FleetView>>) -> 
     Ok(output::exit_code(&result, fleet.fail_on, true))
 }
 
-/// Returns the clusters that the options select.
-fn selected(fleet: &FleetArgs, view: &FleetView) -> BTreeMap<Arc<str>, Arc<Cluster>> {
-    let is_selected = |name: &str, cluster: &Cluster| {
-        (fleet.cluster.is_empty() || fleet.cluster.iter().any(|glob| glob.matches(name)))
-            && fleet.selector.as_ref().is_none_or(|selector| selector.matches(&cluster.labels()))
-    };
-    let clusters = view.clusters.iter().filter(|(name, cluster)| is_selected(name, cluster));
-    clusters.map(|(name, cluster)| (Arc::clone(name), Arc::clone(cluster))).collect()
+/// Returns which clusters the options select, and which they expect.
+fn scope(fleet: &FleetArgs) -> FleetScope {
+    FleetScope {
+        names: fleet.cluster.clone(),
+        labels: fleet.selector.clone(),
+        expected: fleet.expect_cluster.clone(),
+    }
 }
 
 /// Says why there is no result.
@@ -100,7 +99,7 @@ fn nothing(fleet: &FleetArgs, view: &FleetView) -> String {
     let problems: Vec<String> = problems.map(|cluster| format!("\n{}: {}", cluster.name, cluster.problem)).collect();
     match view.clusters.len() {
         0 => "there is no bucket of a cluster: run kaudit check --fleet in the clusters".to_owned(),
-        _ if selected(fleet, view).is_empty() => "--cluster and --selector select none".to_owned(),
+        _ if scope(fleet).clusters(view).is_empty() => "--cluster and --selector select none".to_owned(),
         buckets => format!("none of {} has results yet{}", count(buckets, "bucket"), problems.concat()),
     }
 }

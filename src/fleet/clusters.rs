@@ -244,6 +244,16 @@ impl Cluster {
         self.shards().filter_map(|shard| shard.state.as_deref())
     }
 
+    /// Returns the numbers of violations in the order of [`Severity::ALL`], and that of violations without a severity.
+    pub(crate) fn violations(&self) -> [usize; Severity::ALL.len() + 1] {
+        let mut counts = [0; Severity::ALL.len() + 1];
+        let rows = self.shards().flat_map(|shard| shard.parts.values()).flat_map(|part| &part.rows);
+        for row in rows.filter(|row| row.result.is_violation()) {
+            counts[row.severity.map_or(Severity::ALL.len(), |severity| severity as usize)] += 1;
+        }
+        counts
+    }
+
     /// Returns the time of the last heartbeat of the shard that lives least.
     pub(crate) fn heartbeat(&self) -> Option<Timestamp> {
         self.shards().filter_map(|shard| Some(shard.heartbeat.as_ref()?.1)).min()

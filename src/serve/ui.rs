@@ -8,17 +8,14 @@
 //! is served on loopback only, to requests that name a loopback host: others could come from a website whose name
 //! resolves to loopback (DNS rebinding).
 
-use std::{convert::Infallible, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use axum::{
     Extension, Router,
     extract::{Query as UrlQuery, Request, State},
-    http::{HeaderMap, HeaderValue, StatusCode, header},
+    http::{HeaderMap, StatusCode, header},
     middleware::{self, Next},
-    response::{
-        Html, IntoResponse, Response,
-        sse::{Event, KeepAlive, Sse},
-    },
+    response::{Html, IntoResponse, Response, sse::Event},
     routing::get,
 };
 use futures::Stream;
@@ -34,7 +31,7 @@ use super::{
     access::{AccessSettings, Denied, PageAccess, PageReader},
     admin::Server,
     connections::{self, ConnectionClosing},
-    host,
+    host, page,
     session::{self, Sessions},
 };
 use crate::{
@@ -44,7 +41,7 @@ use crate::{
         overview::{Overview, Progress},
     },
     blocking::spawn_blocking,
-    output::page::{Page, PageContext, PageQuery, SCRIPT, STYLE},
+    output::page::{Page, PageContext, PageQuery},
 };
 
 /// How long the result is kept up to date after the last request.
@@ -61,10 +58,6 @@ const UNSETTLED: Duration = Duration::from_millis(500);
 const HEARTBEAT: Duration = Duration::from_secs(4);
 /// Timeout for the first result.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Content Security Policy of the page: only own resources, no inline script or style, no framing.
-const POLICY: &str = "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src data:; form-action \
-                      'self'; base-uri 'none'; frame-ancestors 'none'";
-
 /// The data sources of the page.
 #[derive(Debug, Clone)]
 pub struct Sources {
@@ -119,10 +112,9 @@ pub async fn serve(server: Server, sources: Sources, access: Option<AccessSettin
 
 fn router(ui: Ui) -> Router {
     Router::new()
-        .route("/", get(page))
+        .route("/", get(show_page))
         .route("/events", get(events))
-        .route("/style.css", get(|| async { ([(header::CONTENT_TYPE, "text/css; charset=utf-8")], STYLE) }))
-        .route("/script.js", get(|| async { ([(header::CONTENT_TYPE, "text/javascript; charset=utf-8")], SCRIPT) }))
+        .merge(page::assets())
         .merge(session::routes(ui.access.clone(), Arc::clone(&ui.sessions)))
         .layer(middleware::from_fn_with_state(ui.clone(), guard))
         .with_state(ui)
@@ -133,18 +125,12 @@ async fn guard(State(ui): State<Ui>, request: Request, next: Next) -> Response {
     if ui.access.is_none() && !host::names_loopback(request.headers()) {
         return host::misdirected();
     }
-    let mut response = next.run(request).await;
-    let rules = [
-        (header::CONTENT_SECURITY_POLICY, POLICY),
-        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
-        (header::REFERRER_POLICY, "no-referrer"),
-        (header::CACHE_CONTROL, "no-store"),
-    ];
-    response.headers_mut().extend(rules.map(|(name, value)| (name, HeaderValue::from_static(value))));
-    response
+    page::secured(next.run(request).await)
 }
 
-async fn page(State(ui): State<Ui>, UrlQuery(query): UrlQuery<PageQuery>, headers: HeaderMap) -> Response {
+async fn show_page(State(ui): State<Ui>, UrlQuery(query): UrlQuery<PageQuery>, headers: HeaderMap) -> Response {
+    // A fleet has clusters; this is one.
+    let query = PageQuery { cluster: None, label: None, ..query };
     let reader = match ui.reader(&headers).await {
         Ok(reader) => reader,
         Err(denied) => return session::refuse(&denied, &query),
@@ -190,30 +176,22 @@ async fn events(
     headers: HeaderMap,
 ) -> Response {
     match ui.reader(&headers).await {
-        Ok(_) => changes(ui, closing, &headers).into_response(),
+        Ok(_) => page::events(changes(ui, &headers), closing).into_response(),
         Err(denied) => session::refuse(&denied, &PageQuery::default()),
     }
 }
 
-fn changes(
-    ui: Ui,
-    ConnectionClosing(closing): ConnectionClosing,
-    headers: &HeaderMap,
-) -> Sse<impl Stream<Item = Result<Event, Infallible>> + use<>> {
-    let seen: Option<u64> = headers.get("last-event-id").and_then(|id| id.to_str().ok()).and_then(|id| id.parse().ok());
+fn changes(ui: Ui, headers: &HeaderMap) -> impl Stream<Item = Event> + use<> {
+    let seen = page::seen(headers);
     let newer = WatchStream::new(ui.kept.clone())
         .filter_map(|kept| kept.map(|(revision, _)| revision))
         .skip_while(move |revision| Some(*revision) == seen);
     // While the stream is open, the page is viewed.
     let events = newer.timeout_repeating(interval(INTEREST / 2)).filter_map(move |revision| {
         ui.viewed.send_replace(Some(Instant::now()));
-        let id = revision.ok()?.to_string();
-        Some(Ok(Event::default().event("changed").id(&id).data(&id).retry(Duration::from_millis(500))))
+        Some(page::changed(revision.ok()?))
     });
-    let alive = WatchStream::from_changes(ui.confirmed.clone())
-        .map(|at| Ok(Event::default().event("alive").data(at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string())));
-    let events = events.merge(alive);
-    Sse::new(futures::StreamExt::take_until(events, closing.cancelled_owned())).keep_alive(KeepAlive::default())
+    events.merge(WatchStream::from_changes(ui.confirmed.clone()).map(page::alive))
 }
 
 impl Ui {
@@ -404,7 +382,7 @@ mod tests {
         for _ in 0..20 {
             let (status, headers, html) = ask(&ui, "localhost:8082", "/").await;
             assert!(status == StatusCode::OK && html.contains("in 1 object</span>"), "{html}");
-            assert_eq!(headers[header::CONTENT_SECURITY_POLICY], POLICY);
+            assert_eq!(headers[header::CONTENT_SECURITY_POLICY], page::POLICY);
         }
         assert_eq!(*pipeline.queries.borrow(), 1);
         // A form sends all its fields, including empty ones.

@@ -7,7 +7,6 @@
 mod cluster;
 mod counts;
 mod layout;
-mod parallel;
 mod results;
 mod selection;
 mod table;

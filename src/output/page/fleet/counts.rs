@@ -6,10 +6,10 @@ use std::{
 };
 
 use super::{
-    parallel::in_threads,
-    selection::{FleetSelection, SelectedCluster, SelectedPart, severity_index},
+    selection::{FleetSelection, SelectedCluster, SelectedPart, chunk_size, severity_index},
 };
 use crate::{
+    blocking::in_parallel,
     fleet::{clusters::Row, names::Names, part::StoredRule},
     model::verdict::{Outcome, Severity, rule_id},
     output::page::selection::{KINDS, SeverityCounts},
@@ -223,8 +223,9 @@ impl<'v> FleetSelection<'v> {
     /// Counts everything.
     pub(super) fn count(&self) -> FleetCounts<'v> {
         let groups = RuleGroups::new(&self.page.view.names);
-        let mut clusters: Vec<(usize, &SelectedCluster<'v>)> = self.clusters.iter().enumerate().collect();
-        let chunks = in_threads(&mut clusters, |clusters| self.count_chunk(clusters, &groups));
+        let clusters: Vec<(usize, &SelectedCluster<'v>)> = self.clusters.iter().enumerate().collect();
+        let chunks = clusters.chunks(chunk_size(clusters.len())).collect();
+        let chunks = in_parallel(chunks, |clusters| self.count_chunk(clusters, &groups));
         let mut tallies = vec![RuleTally::default(); groups.rules.len()];
         let mut counts =
             FleetCounts { total: ResultCounts::default(), clusters: Vec::new(), places: Vec::new(), rules: Vec::new() };

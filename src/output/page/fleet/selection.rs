@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::{super::query::SearchWords, FleetPage, parallel::in_threads};
+use super::FleetPage;
 use crate::{
+    blocking::{in_parallel, parallelism},
     fleet::{
         clusters::{Cluster, Part, Row},
         view::FleetView,
@@ -14,7 +15,7 @@ use crate::{
     model::{label_requirements::LabelRequirements, verdict::Severity},
     output::page::{
         prepared::NONE,
-        query::{PageQuery, place_name, severity},
+        query::{PageQuery, SearchWords, place_name, severity},
         selection::KINDS,
     },
 };
@@ -64,6 +65,11 @@ pub(super) struct RowFilter {
     since: Option<u32>,
     /// When the period of the changes begins, in seconds.
     changed: u32,
+}
+
+/// Returns how many clusters a thread works on at a time, out of all: few of them are not worth a second thread.
+pub(super) fn chunk_size(clusters: usize) -> usize {
+    clusters.div_ceil(parallelism() * 4).max(32)
 }
 
 /// Returns the index of a severity in an array that has the one of violations without a severity at its end.
@@ -157,7 +163,8 @@ impl<'v> FleetSelection<'v> {
             return;
         }
         let (query, filter) = (self.query, &self.filter);
-        in_threads(&mut self.clusters, |clusters| {
+        let size = chunk_size(self.clusters.len());
+        in_parallel(self.clusters.chunks_mut(size).collect(), |clusters| {
             let mut words = SearchWords::new(text);
             for cluster in clusters {
                 let SelectedCluster { cluster, parts, ended } = cluster;
