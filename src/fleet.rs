@@ -26,6 +26,8 @@ mod nats_bucket;
 pub(crate) mod packed;
 pub(crate) mod part;
 pub(crate) mod result;
+#[cfg(test)]
+pub(crate) mod samples;
 pub(crate) mod scope;
 pub(crate) mod state;
 pub(crate) mod view;

@@ -61,7 +61,7 @@ impl FleetPage {
     pub(crate) fn new(view: &FleetView, scope: &FleetScope, at: Timestamp, prepared: Arc<PreparedPages>) -> Self {
         let missing = scope.missing(view).map(str::to_owned).collect();
         // Results have seconds.
-        let at = at.round(jiff::Unit::Second).unwrap_or(at);
+        let at = Timestamp::from_second(at.as_second()).unwrap_or(at);
         Self { view: scope.view(view), at, missing, prepared }
     }
 

@@ -19,7 +19,7 @@ use crate::{
     rego::Problem,
 };
 
-fn context() -> PageContext {
+pub(super) fn context() -> PageContext {
     PageContext {
         cluster: "prod".into(),
         at: "2026-11-23T10:00:00Z".parse().unwrap(),
@@ -40,7 +40,7 @@ fn html(result: &AuditResult, query: &PageQuery) -> String {
 }
 
 /// Returns results for two Pods of a Deployment and for a ConfigMap.
-fn owned() -> AuditResult {
+pub(super) fn owned() -> AuditResult {
     let owner = Arc::new(resource("apps/v1", "Deployment", "shop", "web"));
     let mut results: Vec<Entry> = ["web-1", "web-2"]
         .map(|name| {
