@@ -107,10 +107,7 @@ fn finish(command: &clap::Command, matches: &ArgMatches, origins: &ValueOrigins)
             let is_loopback = on_loopback(fleet.listen_ui.as_deref(), "");
             is_loopback.map_err(|message| conflict(command, "fleet", message))?;
         }
-        Subcommand::Init(_)
-        | Subcommand::Push(_)
-        | Subcommand::Version
-        | Subcommand::Completions { .. } => {}
+        Subcommand::Init(_) | Subcommand::Push(_) | Subcommand::Version | Subcommand::Completions { .. } => {}
     }
     Ok(parsed)
 }

@@ -86,11 +86,7 @@ async fn write(fleet: &FleetArgs, mut view: watch::Receiver<Arc<FleetView>>) -> 
 
 /// Returns which clusters the options select, and which they expect.
 fn scope(fleet: &FleetArgs) -> FleetScope {
-    FleetScope {
-        names: fleet.cluster.clone(),
-        labels: fleet.selector.clone(),
-        expected: fleet.expect_cluster.clone(),
-    }
+    FleetScope { names: fleet.cluster.clone(), labels: fleet.selector.clone(), expected: fleet.expect_cluster.clone() }
 }
 
 /// Says why there is no result.

@@ -56,12 +56,16 @@ impl FleetNumbers {
     pub fn encode(self) -> String {
         let mut registry = Registry::with_prefix("kaudit_fleet");
         let clusters: SeriesTable<StatusLabels> = SeriesTable::default();
-        clusters.replace(self.clusters.into_iter().map(|(status, count)| (StatusLabels { status }, value(count))).collect());
+        clusters.replace(
+            self.clusters.into_iter().map(|(status, count)| (StatusLabels { status }, value(count))).collect(),
+        );
         registry.register("clusters", "Clusters by status; missing ones are expected and have no bucket", clusters);
-        let (violations, heartbeats, complete) = (SeriesTable::default(), SeriesTable::default(), SeriesTable::default());
+        let (violations, heartbeats, complete) =
+            (SeriesTable::default(), SeriesTable::default(), SeriesTable::default());
         let of_severity = |numbers: &ClusterNumbers| {
             let name = Arc::clone(&numbers.name);
-            let series = move |(severity, count)| (SeverityLabels { cluster: Arc::clone(&name), severity }, value(count));
+            let series =
+                move |(severity, count)| (SeverityLabels { cluster: Arc::clone(&name), severity }, value(count));
             numbers.violations.clone().into_iter().map(series)
         };
         violations.replace(self.of_cluster.iter().flat_map(of_severity).collect());

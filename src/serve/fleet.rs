@@ -197,7 +197,8 @@ async fn events(
         let at = listed_lately(&view.borrow(), Timestamp::now());
         async move { at.map(page::alive) }
     });
-    page::events(stream::select(Box::pin(changes(site, page::seen(&headers))), Box::pin(alive)), closing).into_response()
+    page::events(stream::select(Box::pin(changes(site, page::seen(&headers))), Box::pin(alive)), closing)
+        .into_response()
 }
 
 /// Returns when NATS listed the buckets, if it answers.
@@ -272,7 +273,8 @@ async fn show_metrics(State(site): State<FleetSite>) -> Response {
 /// Returns the numbers of a view at a time.
 fn numbers(view: &FleetView, missing: usize, now: Timestamp) -> FleetNumbers {
     let statuses: Vec<ClusterStatus> = view.clusters.values().map(|cluster| cluster.status(now)).collect();
-    let clusters = ClusterStatus::WORDS.map(|word| (word, statuses.iter().filter(|status| status.word() == word).count()));
+    let clusters =
+        ClusterStatus::WORDS.map(|word| (word, statuses.iter().filter(|status| status.word() == word).count()));
     let of_cluster = view.clusters.values().zip(&statuses).map(|(cluster, status)| ClusterNumbers {
         name: Arc::clone(&cluster.name),
         violations: Severity::ALL.map(Severity::word).into_iter().chain([""]).zip(cluster.violations()).collect(),

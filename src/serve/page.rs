@@ -58,7 +58,7 @@ pub(super) fn alive(at: Timestamp) -> Event {
 }
 
 /// Returns the response with events, which ends with the connection.
-pub(super) fn events<E: Stream<Item = Event>>(
+pub(super) fn events<E: Stream<Item = Event> + Send + 'static>(
     events: E,
     ConnectionClosing(closing): ConnectionClosing,
 ) -> Sse<impl Stream<Item = Result<Event, Infallible>> + use<E>> {

@@ -5,9 +5,7 @@ use std::{
     ops::AddAssign,
 };
 
-use super::{
-    selection::{FleetSelection, SelectedCluster, SelectedPart, chunk_size, severity_index},
-};
+use super::selection::{FleetSelection, SelectedCluster, SelectedPart, chunk_size, severity_index};
 use crate::{
     blocking::in_parallel,
     fleet::{clusters::Row, names::Names, part::StoredRule},

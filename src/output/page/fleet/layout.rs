@@ -7,7 +7,7 @@ use maud::{Markup, html};
 use super::{
     FleetPage,
     counts::{FleetCounts, ResultCounts},
-    selection::{FleetSelection, team},
+    selection::FleetSelection,
 };
 use crate::{
     fleet::view::ClusterStatus,
@@ -88,7 +88,7 @@ pub(super) fn document_of(selection: &FleetSelection<'_>, counts: &FleetCounts<'
 
 fn header(selection: &FleetSelection<'_>, counts: &FleetCounts<'_>, state: &FleetState) -> Markup {
     let FleetSelection { page, query, .. } = selection;
-    let states = selection.clusters.iter().flat_map(|selected| selected.cluster.states());
+    let states = selection.clusters.iter().flat_map(|selected| &selected.states);
     let attention = states.flat_map(|state| &state.exceptions).filter(|exception| exception.needs_attention()).count();
     html! {
         span.cluster { (count(page.view.clusters.len(), "cluster")) }
@@ -193,13 +193,12 @@ impl<'v> FilterChoices<'v> {
         let (mut namespaces, mut teams, mut labels) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
         for cluster in view.clusters.values() {
             labels.extend(cluster.labels().into_iter().map(|(key, value)| format!("{key}={value}")));
+            teams.extend(cluster.states().flat_map(|state| state.teams.values()).map(|team| &**team));
             let mut last = None;
             for key in cluster.shards().flat_map(|shard| shard.parts.keys()) {
                 if last != Some(&key.place) {
                     last = Some(&key.place);
-                    let place = key.place.as_deref();
-                    namespaces.insert(place_name(place));
-                    teams.extend(team(cluster, place));
+                    namespaces.insert(place_name(key.place.as_deref()));
                 }
             }
         }

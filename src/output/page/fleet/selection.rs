@@ -9,6 +9,7 @@ use crate::{
     blocking::{in_parallel, parallelism},
     fleet::{
         clusters::{Cluster, Part, Row},
+        state::ClusterState,
         view::FleetView,
     },
     judge::rule_pattern::RulePattern,
@@ -39,6 +40,8 @@ pub(super) struct FleetSelection<'v> {
 /// A cluster with the parts of its results in the selected places.
 pub(super) struct SelectedCluster<'v> {
     pub(super) cluster: &'v Arc<Cluster>,
+    /// What its shards say of it.
+    pub(super) states: Vec<&'v ClusterState>,
     pub(super) parts: Vec<SelectedPart<'v>>,
     /// The parts with resolved violations, in any place.
     pub(super) ended: Vec<SelectedPart<'v>>,
@@ -167,12 +170,12 @@ impl<'v> FleetSelection<'v> {
         in_parallel(self.clusters.chunks_mut(size).collect(), |clusters| {
             let mut words = SearchWords::new(text);
             for cluster in clusters {
-                let SelectedCluster { cluster, parts, ended } = cluster;
+                let SelectedCluster { states, parts, ended, .. } = cluster;
                 for part in parts {
                     part.search(&mut words, |_, row| filter.takes(row));
                 }
                 for part in ended {
-                    part.search(&mut words, |part, row| takes_ended(cluster, part, row, query, filter));
+                    part.search(&mut words, |part, row| takes_ended(states, part, row, query, filter));
                 }
             }
         });
@@ -187,17 +190,18 @@ impl<'v> FleetSelection<'v> {
 impl<'v> SelectedCluster<'v> {
     fn new(cluster: &'v Arc<Cluster>, query: &PageQuery) -> Self {
         let (mut parts, mut ended) = (Vec::new(), Vec::new());
+        let states: Vec<_> = cluster.states().collect();
         for shard in cluster.shards() {
-            let of_place = shard.parts.iter().filter(|(key, _)| is_in_place(cluster, key.place.as_ref(), query));
+            let of_place = shard.parts.iter().filter(|(key, _)| is_in_place(&states, key.place.as_ref(), query));
             parts.extend(of_place.map(|(key, part)| SelectedPart { part, place: key.place.as_ref(), found: None }));
             ended.extend(shard.ended.values().map(|part| SelectedPart { part, place: None, found: None }));
         }
-        Self { cluster, parts, ended }
+        Self { cluster, states, parts, ended }
     }
 
     /// Returns the team of a namespace.
     pub(super) fn team(&self, place: Option<&str>) -> Option<&'v str> {
-        team(self.cluster, place)
+        team(&self.states, place)
     }
 
     /// Returns the selected rows, each with the index of its part and its own.
@@ -214,27 +218,27 @@ impl<'v> SelectedCluster<'v> {
         filter: &'s RowFilter,
     ) -> impl Iterator<Item = (usize, usize, &'v Row)> + 's {
         self.ended.iter().enumerate().flat_map(move |(at, part)| {
-            let is_taken = move |(_, row): &(usize, &Row)| takes_ended(self.cluster, part.part, row, query, filter);
+            let is_taken = move |(_, row): &(usize, &Row)| takes_ended(&self.states, part.part, row, query, filter);
             part.rows().filter(is_taken).map(move |(index, row)| (at, index, row))
         })
     }
 }
 
-fn takes_ended(cluster: &Cluster, part: &Part, row: &Row, query: &PageQuery, filter: &RowFilter) -> bool {
-    filter.takes_ended(row) && is_in_place(cluster, part.place(row), query)
+fn takes_ended(states: &[&ClusterState], part: &Part, row: &Row, query: &PageQuery, filter: &RowFilter) -> bool {
+    filter.takes_ended(row) && is_in_place(states, part.place(row), query)
 }
 
 /// Whether the namespace and the team of a query are those of a place.
-fn is_in_place(cluster: &Cluster, place: Option<&Arc<str>>, query: &PageQuery) -> bool {
+fn is_in_place(states: &[&ClusterState], place: Option<&Arc<str>>, query: &PageQuery) -> bool {
     let place = place.map(|place| &**place);
     query.namespace.as_deref().is_none_or(|wanted| wanted == place_name(place))
-        && query.team.as_deref().is_none_or(|wanted| wanted == team(cluster, place).unwrap_or(NONE))
+        && query.team.as_deref().is_none_or(|wanted| wanted == team(states, place).unwrap_or(NONE))
 }
 
 /// Returns the team of a namespace of a cluster.
-pub(super) fn team<'c>(cluster: &'c Cluster, place: Option<&str>) -> Option<&'c str> {
+fn team<'c>(states: &[&'c ClusterState], place: Option<&str>) -> Option<&'c str> {
     let place = place?;
-    cluster.states().find_map(|state| state.teams.get(place)).map(|team| &**team)
+    states.iter().find_map(|state| state.teams.get(place)).map(|team| &**team)
 }
 
 impl<'v> SelectedPart<'v> {

@@ -8,7 +8,10 @@ use std::sync::Arc;
 
 use jiff::SignedDuration;
 
-use super::{super::tests::{context, owned}, *};
+use super::{
+    super::tests::{context, owned},
+    *,
+};
 use crate::{
     audit::result::{AuditResult, Ended, Entry},
     fleet::samples::SampleCluster,
@@ -59,7 +62,10 @@ fn the_page_of_a_cluster_is_its_own() {
     let mut result = with_ended();
     // What a bucket does not have.
     result.policies.iter_mut().for_each(|policy| policy.excusable.clear());
-    let fleet = page(&[SampleCluster::new("prod", result.clone(), now()), SampleCluster::new("test", audit(vec![], vec![], 1), now())]);
+    let fleet = page(&[
+        SampleCluster::new("prod", result.clone(), now()),
+        SampleCluster::new("test", audit(vec![], vec![], 1), now()),
+    ]);
     let context = PageContext { changed: None, began: now(), ..context() };
     let own = Page::new(result, context);
     let object = Some("Deployment.apps/shop/web".to_owned());
@@ -93,7 +99,10 @@ fn a_prepared_page_shows_what_has_changed_since() {
     assert!(!changed.contains("settings") && changed.contains("live · everything checked"), "{changed}");
     let later = now().saturating_add(SignedDuration::from_mins(4)).unwrap();
     let old = html(&cluster, later);
-    assert!(old.contains(">outdated<") && old.contains("These results are not those of now: no heartbeat since"), "{old}");
+    assert!(
+        old.contains(">outdated<") && old.contains("These results are not those of now: no heartbeat since"),
+        "{old}"
+    );
 }
 
 #[test]
@@ -173,7 +182,8 @@ fn links_keep_the_filters_of_clusters() {
     let mut cluster = SampleCluster::new("prod", owned(), now());
     cluster.state.labels = [("env".to_owned(), "prod".to_owned())].into();
     let fleet = page(&[cluster]);
-    let query = PageQuery { label: Some("env=prod".to_owned()), severity: Some("critical".to_owned()), ..PageQuery::default() };
+    let query =
+        PageQuery { label: Some("env=prod".to_owned()), severity: Some("critical".to_owned()), ..PageQuery::default() };
     for view in View::OF_FLEET {
         let html = fleet.html(&PageQuery { view, ..query.clone() });
         for other in View::OF_FLEET {

@@ -7,9 +7,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::{
     super::{
-        super::{
-            query::{owner_kind, place, severity},
-        },
+        super::query::{owner_kind, place, severity},
         counts::{CLASSES, FleetCounts, ResultCounts},
         selection::{FleetSelection, severity_index},
     },
@@ -20,7 +18,11 @@ use crate::{
     audit::result::Entry,
     fleet::samples::SampleCluster,
     judge::rule_pattern::RulePattern,
-    model::{label_requirements::LabelRequirements, object::ObjectRef, verdict::{Outcome, Severity}},
+    model::{
+        label_requirements::LabelRequirements,
+        object::ObjectRef,
+        verdict::{Outcome, Severity},
+    },
     output::page::{query::PageQuery, selection::KINDS},
 };
 
@@ -43,7 +45,8 @@ fn is_selected(query: &PageQuery, (cluster, entry): Found<'_>) -> bool {
     let owner = entry.owner.as_ref().map_or("", |owner| &*owner.name);
     let namespace = entry.resource.namespace.as_deref().unwrap_or_default();
     let Entry { resource, policy, rule: name, message, .. } = entry;
-    let text = format!("{} {namespace}/{} {owner} {policy}/{name} {message}", resource.kind, resource.name).to_lowercase();
+    let text =
+        format!("{} {namespace}/{} {owner} {policy}/{name} {message}", resource.kind, resource.name).to_lowercase();
     let words = query.q.as_deref().unwrap_or_default().to_lowercase();
     is(&query.cluster, &cluster.name)
         && labels.is_none_or(|labels| labels.matches(&cluster.state.labels))
@@ -75,7 +78,8 @@ impl<'c> Selected<'c> {
         let is_taken = |found: &Found<'_>| {
             is_selected(query, *found) && first.is_none_or(|first| found.1.since.is_some_and(|at| at >= first))
         };
-        let ended = clusters.iter().flat_map(|cluster| cluster.ended.iter().map(move |(entry, at)| ((cluster, entry), *at)));
+        let ended =
+            clusters.iter().flat_map(|cluster| cluster.ended.iter().map(move |(entry, at)| ((cluster, entry), *at)));
         let ended = ended.filter(|(found, at)| is_selected(query, *found) && *at >= since);
         Self { results: results.filter(is_taken).collect(), ended: ended.collect(), since }
     }
@@ -122,7 +126,10 @@ impl<'c> Selected<'c> {
                 }
             }
         }
-        rules.into_iter().map(|(rule, (failing, of, excused, errors))| (rule, [failing.len(), of.len(), excused, errors])).collect()
+        rules
+            .into_iter()
+            .map(|(rule, (failing, of, excused, errors))| (rule, [failing.len(), of.len(), excused, errors]))
+            .collect()
     }
 
     /// Returns the times of the changes, the latest first.
@@ -173,7 +180,8 @@ fn compare_counts(selection: &FleetSelection<'_>, counts: &FleetCounts<'_>, sele
 /// Compares the lists of results and changes, page by page.
 fn compare_lists(selection: &FleetSelection<'_>, counts: &FleetCounts<'_>, selected: &Selected<'_>) {
     let all = counts.total.results();
-    let results: Vec<_> = (0..all.div_ceil(3)).flat_map(|page| selection.results(counts, page * 3..(page * 3 + 3).min(all))).collect();
+    let results: Vec<_> =
+        (0..all.div_ceil(3)).flat_map(|page| selection.results(counts, page * 3..(page * 3 + 3).min(all))).collect();
     let classes: Vec<usize> = results.iter().map(|result| class(&result.entry)).collect();
     assert!(classes.is_sorted() && classes.iter().all(|class| *class < CLASSES), "{classes:?}");
     let mut lines: Vec<String> =
@@ -185,7 +193,8 @@ fn compare_lists(selection: &FleetSelection<'_>, counts: &FleetCounts<'_>, selec
     let times = selected.changes();
     for most in [0, 1, 4, 1_000] {
         let changes = selection.changes(counts, most);
-        let shown: Vec<u32> = changes.iter().map(|change| seconds(change.ended.or(change.entry.since).unwrap())).collect();
+        let shown: Vec<u32> =
+            changes.iter().map(|change| seconds(change.ended.or(change.entry.since).unwrap())).collect();
         assert_eq!(shown, times[..times.len().min(most)], "{most}");
     }
 }

@@ -27,7 +27,10 @@ pub(super) fn clusters(random: &mut Rng) -> Vec<SampleCluster> {
 fn cluster(random: &mut Rng, name: &str) -> SampleCluster {
     let count = random.usize(..40);
     let results: Vec<Entry> = (0..count).map(|_| result(random)).collect();
-    let result = AuditResult { teams: [("n0".into(), "t0".into()), ("n1".into(), "t1".into())].into(), ..audit(results, vec![], 0) };
+    let result = AuditResult {
+        teams: [("n0".into(), "t0".into()), ("n1".into(), "t1".into())].into(),
+        ..audit(results, vec![], 0)
+    };
     let mut cluster = SampleCluster::new(name, result, now());
     cluster.state.labels = [("env".to_owned(), (*random.choice(["prod", "test"].iter()).unwrap()).to_owned())].into();
     cluster.ended = (0..random.usize(..8)).map(|_| (result_of_ended(random), ago(random))).collect();
@@ -56,7 +59,7 @@ fn result(random: &mut Rng) -> Entry {
     let id = (rule == "r0").then(|| Arc::from(format!("ID-{policy}")));
     Entry {
         owner,
-        severity: random.choice(Severity::ALL.into_iter().map(Some).chain([None])).unwrap(),
+        severity: random.choice(Severity::ALL).filter(|_| random.u8(..6) > 0),
         rule_id: id,
         since: random.bool().then(|| ago(random)),
         is_handed_over: random.u8(..5) == 0,
@@ -66,9 +69,9 @@ fn result(random: &mut Rng) -> Entry {
 
 /// Returns a query with some filters.
 pub(super) fn query(random: &mut Rng) -> PageQuery {
-    let mut one = |values: &[&str]| {
-        let value = random.choice(values.iter()).map(|value| (*value).to_owned());
-        value.filter(|_| random.u8(..4) == 0)
+    let mut one = |values: &[&str]| -> Option<String> {
+        let value = random.choice(values.iter())?;
+        (random.u8(..4) == 0).then(|| (*value).to_owned())
     };
     PageQuery {
         view: View::Objects,

@@ -69,7 +69,8 @@ fn timed(page: &FleetPage, query: &PageQuery) -> (Duration, usize) {
 fn views_of_five_million_violations() {
     let mut random = Rng::with_seed(1);
     let severity = |number: usize| Severity::ALL[number % 4];
-    let rules: Vec<_> = (0..60).map(|number| (format!("policy_{}", number / 4), format!("deny_{number}"), severity(number))).collect();
+    let rules: Vec<_> =
+        (0..60).map(|number| (format!("policy_{}", number / 4), format!("deny_{number}"), severity(number))).collect();
     let mut view = FleetView::sample(&[]);
     let names = (0..SIZE.0).map(|number| format!("cluster-{number:04}").as_str().into()).collect();
     view.take(crate::fleet::follow::Update::Clusters(names));
@@ -86,7 +87,11 @@ fn views_of_five_million_violations() {
         PageQuery { label: Some("env=prod".to_owned()), severity: Some("critical".to_owned()), ..PageQuery::default() },
         PageQuery { namespace: Some("namespace-7".to_owned()), ..PageQuery::default() },
         PageQuery { page: Some(40_000), ..view_of(View::Objects) },
-        PageQuery { namespace: Some("namespace-7".to_owned()), q: Some("service-17".to_owned()), ..PageQuery::default() },
+        PageQuery {
+            namespace: Some("namespace-7".to_owned()),
+            q: Some("service-17".to_owned()),
+            ..PageQuery::default()
+        },
         PageQuery { cluster: Some("cluster-0007".to_owned()), ..PageQuery::default() },
     ]);
     for query in queries {

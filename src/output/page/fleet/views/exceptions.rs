@@ -2,10 +2,7 @@
 
 use maud::{Markup, html};
 
-use super::super::{
-    layout::cluster_link,
-    selection::{FleetSelection, team},
-};
+use super::super::{layout::cluster_link, selection::FleetSelection};
 use crate::{
     audit::exceptions::ExceptionSummary,
     output::{
@@ -58,11 +55,11 @@ fn exceptions<'v>(selection: &FleetSelection<'v>) -> Vec<ClusterException<'v>> {
     for selected in &selection.clusters {
         let is_selected = |exception: &&ExceptionSummary| {
             let own = exception.namespace();
-            let team = || team(selected.cluster, own).unwrap_or(NONE);
+            let team = || selected.team(own).unwrap_or(NONE);
             namespace.as_deref().is_none_or(|wanted| own == Some(wanted))
                 && wanted_team.as_deref().is_none_or(|wanted| own.is_some() && team() == wanted)
         };
-        let of_cluster = selected.cluster.states().flat_map(|state| &state.exceptions).filter(is_selected);
+        let of_cluster = selected.states.iter().flat_map(|state| &state.exceptions).filter(is_selected);
         exceptions.extend(of_cluster.map(|exception| (&*selected.cluster.name, exception)));
     }
     exceptions.sort_by_key(|(cluster, exception)| {

@@ -70,6 +70,17 @@ pub(super) fn view(selection: &FleetSelection<'_>, counts: &FleetCounts<'_>) -> 
     }
 }
 
+/// Returns a number that is lower for a status that needs attention sooner.
+fn urgency(status: &ClusterStatus) -> u8 {
+    match status {
+        ClusterStatus::Unreadable => 0,
+        ClusterStatus::Old(_) => 1,
+        ClusterStatus::Incomplete => 2,
+        ClusterStatus::Starting => 3,
+        ClusterStatus::Live => 4,
+    }
+}
+
 /// Shows how many clusters have each status, and names the first that are not live.
 fn status(selection: &FleetSelection<'_>) -> Markup {
     let page = selection.page;
@@ -78,10 +89,11 @@ fn status(selection: &FleetSelection<'_>) -> Markup {
     for selected in &selection.clusters {
         let status = selected.cluster.status(page.at);
         if status != ClusterStatus::Live {
-            others.push((&*selected.cluster.name, clusters::reason(selected.cluster, page.at)));
+            others.push((urgency(&status), &*selected.cluster.name, clusters::reason(selected.cluster, page.at)));
         }
         statuses.entry(status.word()).or_insert((0, status)).0 += 1;
     }
+    others.sort_by_key(|(urgency, ..)| *urgency);
     let missing = clusters::missing(selection);
     html! {
         ul.counts {
@@ -93,7 +105,7 @@ fn status(selection: &FleetSelection<'_>) -> Markup {
         }
         ul.plain-list {
             @for name in missing.iter().take(OTHERS) { li.error { (shown_line(name)) ": has no bucket" } }
-            @for (name, why) in others.iter().take(OTHERS) {
+            @for (_, name, why) in others.iter().take(OTHERS) {
                 li.error { a href=(cluster_link(selection, name)) { (shown_line(name)) } ": " (why) }
             }
             @let more = others.len().saturating_sub(OTHERS) + missing.len().saturating_sub(OTHERS);
