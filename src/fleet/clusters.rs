@@ -137,6 +137,7 @@ impl Part {
     }
 
     /// Returns how many bytes of memory it takes.
+    #[cfg(test)]
     pub(crate) fn bytes(&self) -> usize {
         size_of::<Self>() + self.packed.len() + size_of_val(&*self.rows) + size_of_val(&*self.places)
     }

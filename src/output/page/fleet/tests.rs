@@ -13,7 +13,7 @@ use super::{
     *,
 };
 use crate::{
-    audit::result::{AuditResult, Ended, Entry},
+    audit::result::{AuditResult, Ended},
     fleet::samples::SampleCluster,
     model::verdict::Outcome,
     output::{
@@ -86,7 +86,7 @@ fn the_page_of_a_cluster_is_its_own() {
 
 #[test]
 fn a_prepared_page_shows_what_has_changed_since() {
-    let query = PageQuery { cluster: Some("prod".to_owned()), ..PageQuery::default() };
+    let query = PageQuery { cluster: Some("prod".to_owned()), ..view_of(View::Objects) };
     let prepared: Arc<PreparedPages> = Arc::default();
     let html = |cluster: &SampleCluster, at: Timestamp| {
         let view = FleetView::sample(std::slice::from_ref(cluster));
@@ -113,7 +113,7 @@ fn clusters_that_are_not_live_are_shown_first() {
     silent.heartbeat = None;
     let mut unread = SampleCluster::new("prod-unread", audit(vec![], vec![], 0), now());
     unread.is_read = false;
-    let mut gaps = SampleCluster::new("prod-gaps", cluster_with_gaps(), now());
+    let gaps = SampleCluster::new("prod-gaps", cluster_with_gaps(), now());
     let live = SampleCluster::new("prod-live", owned(), now());
     let scope = FleetScope { expected: vec!["prod-gone".to_owned(), "prod-live".to_owned()], ..FleetScope::default() };
     let mut view = FleetView::sample(&[old, silent, unread, gaps, live]);

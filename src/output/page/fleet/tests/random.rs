@@ -43,7 +43,7 @@ fn result_of_ended(random: &mut Rng) -> Entry {
 
 /// Returns a time within the last two days.
 fn ago(random: &mut Rng) -> Timestamp {
-    now().saturating_sub(SignedDuration::from_secs(random.i64(..172_800))).unwrap()
+    now().saturating_sub(SignedDuration::from_secs(random.i64(0..172_800))).unwrap()
 }
 
 fn result(random: &mut Rng) -> Entry {
@@ -53,7 +53,7 @@ fn result(random: &mut Rng) -> Entry {
     let (version, kind) = if random.bool() { ("v1", "Pod") } else { ("apps/v1", "Deployment") };
     let namespace = *random.choice(["n0", "n1", "n2", ""].iter()).unwrap();
     let object = resource(version, kind, namespace, &name);
-    let owner = (kind == "Pod" && name < *"o3").then(|| Arc::new(resource("apps/v1", "ReplicaSet", namespace, &name)));
+    let owner = (kind == "Pod" && &*name < "o3").then(|| Arc::new(resource("apps/v1", "ReplicaSet", namespace, &name)));
     let message = random.choice(MESSAGES.iter()).unwrap();
     let found = entry(object, &policy, &rule, *random.choice(OUTCOMES.iter()).unwrap(), message);
     let id = (rule == "r0").then(|| Arc::from(format!("ID-{policy}")));

@@ -33,7 +33,7 @@ fn violation(random: &mut Rng, rules: &[(String, String, Severity)], namespace: 
     let name = format!("service-{}-{suffix}", random.u16(..400));
     let object = resource("apps/v1", "Deployment", &format!("namespace-{namespace}"), &name);
     let message = format!("container \"main\" of {name} must set securityContext.allowPrivilegeEscalation to false");
-    let age = SignedDuration::from_mins(random.i64(..100_000));
+    let age = SignedDuration::from_mins(random.i64(0..100_000));
     Entry {
         severity: Some(*severity),
         since: Some(now().saturating_sub(age).unwrap()),
