@@ -257,3 +257,17 @@ fn completions_contain_the_options() {
         assert!(String::from_utf8(script).unwrap().contains("fail-on"), "{shell}");
     }
 }
+
+#[test]
+fn the_page_of_a_fleet_is_on_loopback() {
+    let fleet = |address: &str| {
+        let argv = ["kaudit", "fleet", "--nats", "nats://127.0.0.1:4222", "--listen-ui", address].map(OsString::from);
+        load(argv).map_err(|error| error.render().to_string())
+    };
+    assert!(fleet("127.0.0.1:8083").is_ok() && fleet("localhost:8083").is_ok());
+    let refused = fleet("0.0.0.0:8083").unwrap_err();
+    assert!(
+        refused.contains("would show the page to everyone who can connect") && !refused.contains("--ui-auth"),
+        "{refused}"
+    );
+}

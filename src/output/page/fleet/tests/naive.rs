@@ -29,6 +29,9 @@ use crate::{
 /// A result and its cluster.
 type Found<'c> = (&'c SampleCluster, &'c Entry);
 
+/// The failing objects of a rule, its failing clusters, excused results and errors.
+type NaiveRule<'c> = (BTreeSet<(&'c str, &'c ObjectRef)>, BTreeSet<&'c str>, usize, usize);
+
 /// The results that a query selects, computed one by one.
 struct Selected<'c> {
     results: Vec<Found<'c>>,
@@ -114,7 +117,7 @@ impl<'c> Selected<'c> {
 
     /// Returns failing objects, failing clusters, excused results and errors of each rule.
     fn rules(&self) -> BTreeMap<String, [usize; 4]> {
-        let mut rules: BTreeMap<String, (BTreeSet<(&str, &ObjectRef)>, BTreeSet<&str>, usize, usize)> = BTreeMap::new();
+        let mut rules: BTreeMap<String, NaiveRule<'_>> = BTreeMap::new();
         for (cluster, entry) in &self.results {
             let rule = rules.entry(format!("{}/{}", entry.policy, entry.rule)).or_default();
             match entry.result {
