@@ -46,7 +46,7 @@ pub mod judge;
 
 pub mod cluster;
 
-mod bus;
+pub mod bus;
 
 pub mod telemetry;
 

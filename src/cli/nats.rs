@@ -23,6 +23,7 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 pub struct MirrorArgs {
     /// Mirror the results into the JetStream bucket of this cluster on these NATS servers, from which kaudit fleet reads
     /// all clusters; repeatable. Needs --cluster-name
+    #[expect(clippy::doc_markdown, reason = "help is not Markdown")]
     #[arg(long, env = "KAUDIT_FLEET", value_name = "URL", value_delimiter = ',', value_parser = values::nats_url)]
     pub fleet: Vec<String>,
 

@@ -18,7 +18,7 @@ use crate::{
     cli::fleet::FleetArgs,
     fleet::{
         bucket::BucketServer as _,
-        follow, keys,
+        follow, keys, result,
         scope::FleetScope,
         view::{self, FleetView},
     },
@@ -67,7 +67,7 @@ async fn write(fleet: &FleetArgs, mut view: watch::Receiver<Arc<FleetView>>) -> 
         bail!("{why}\nCheck --nats and the login");
     }
     let clusters = scope(fleet).clusters(&view);
-    let result = view.result(&clusters, &fleet.expect_cluster, Timestamp::now()).map_err(anyhow::Error::msg)?;
+    let result = result::merged(&clusters, &fleet.expect_cluster, Timestamp::now()).map_err(anyhow::Error::msg)?;
     let Some(mut result) = result else {
         bail!("no cluster: {}", nothing(fleet, &view));
     };

@@ -236,8 +236,8 @@ pub(crate) fn parts(results: usize, parts: Option<u32>) -> u32 {
 pub(crate) fn split<'e>(results: &[&'e Entry], parts: u32) -> BTreeMap<u32, Vec<&'e Entry>> {
     let mut split: BTreeMap<u32, Vec<&Entry>> = BTreeMap::new();
     for entry in results {
-        let number = (number_of(&entry.resource) % u64::from(parts.max(1))) as u32;
-        split.entry(number).or_default().push(entry);
+        let number = number_of(&entry.resource) % u64::from(parts.max(1));
+        split.entry(u32::try_from(number).unwrap_or_default()).or_default().push(entry);
     }
     split
 }
@@ -255,12 +255,12 @@ mod tests {
     use super::*;
     use crate::{fleet::packed, model::verdict::Finding};
 
-    fn entry(object: u8, message: &str, excused: bool, owned: bool) -> Entry {
+    fn entry(object: u8, message: &str, excused: bool, has_owner: bool) -> Entry {
         let reference = |kind: &str, number: u8| {
             let (kind, name) = (kind.to_owned(), format!("o{number}").into());
             Arc::new(ObjectRef { kind, name, namespace: Some("shop".into()), ..ObjectRef::default() })
         };
-        let owner = owned.then(|| reference("Deployment", object));
+        let owner = has_owner.then(|| reference("Deployment", object));
         let entry = Entry::new(&Finding::sample(message), &reference("Pod", object), None, owner.as_ref());
         let excuse = excused.then(|| Arc::new(Excuse::baseline()));
         Entry { excuse, since: Timestamp::from_second(i64::from(object)).ok(), ..entry }

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 
 use super::{
     clusters::{Cluster, ShardView},
-    view::{ClusterStatus, FleetView},
+    view::ClusterStatus,
 };
 use crate::audit::result::{AuditResult, Ended, PolicySummary};
 
@@ -67,27 +67,24 @@ impl ShardView {
     }
 }
 
-impl FleetView {
-    /// Returns the results of several clusters, each with the name of its cluster. Clusters that are expected and have no
-    /// bucket, and those that are not live, make it incomplete. `None` if no cluster has a result.
-    ///
-    /// # Errors
-    /// If a part of the results is damaged.
-    pub(crate) fn result(
-        &self,
-        clusters: &BTreeMap<Arc<str>, Arc<Cluster>>,
-        expected: &[String],
-        now: Timestamp,
-    ) -> Result<Option<AuditResult>, String> {
-        let (mut checked, mut gaps) = (Vec::new(), Vec::new());
-        for (name, cluster) in clusters {
-            gaps.extend(cluster.gap(now).map(|why| (Arc::clone(name), why)));
-            if let Some(result) = cluster.result(now)? {
-                checked.push((Arc::clone(name), result));
-            }
+/// Returns the results of several clusters, each with the name of its cluster. Clusters that are expected and have no
+/// bucket, and those that are not live, make it incomplete. `None` if no cluster has a result.
+///
+/// # Errors
+/// If a part of the results is damaged.
+pub(crate) fn merged(
+    clusters: &BTreeMap<Arc<str>, Arc<Cluster>>,
+    expected: &[String],
+    now: Timestamp,
+) -> Result<Option<AuditResult>, String> {
+    let (mut checked, mut gaps) = (Vec::new(), Vec::new());
+    for (name, cluster) in clusters {
+        gaps.extend(cluster.gap(now).map(|why| (Arc::clone(name), why)));
+        if let Some(result) = cluster.result(now)? {
+            checked.push((Arc::clone(name), result));
         }
-        let missing = expected.iter().filter(|name| !clusters.contains_key(name.as_str()));
-        gaps.extend(missing.map(|name| (name.as_str().into(), "has no bucket".to_owned())));
-        Ok(AuditResult::merged(checked, gaps))
     }
+    let missing = expected.iter().filter(|name| !clusters.contains_key(name.as_str()));
+    gaps.extend(missing.map(|name| (name.as_str().into(), "has no bucket".to_owned())));
+    Ok(AuditResult::merged(checked, gaps))
 }

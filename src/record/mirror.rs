@@ -5,61 +5,29 @@
 
 mod claim;
 mod session;
+mod settings;
 #[cfg(test)]
 mod tests;
 mod values;
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use kube::Client;
 use tokio::{
-    sync::{mpsc, watch},
+    sync::watch,
     time::{Instant, sleep},
 };
 use tracing::{info, warn};
 
-use self::session::Session;
+pub use self::settings::MirrorSettings;
+use self::{session::Session, settings::RECORDER};
 use super::health::Health;
-use crate::{
-    audit::{
-        command::Command,
-        overview::{Overview, Progress},
-    },
-    cluster::backoff::Backoff,
-    fleet::bucket::BucketServer,
-    metrics::Metrics,
-    model::shard::Shard,
-};
+use crate::{audit::overview::Overview, cluster::backoff::Backoff};
 
-/// The name of the recorder.
-pub(super) const RECORDER: &str = "fleet";
 /// Delays after failures.
 const RETRY: Backoff = Backoff::between(Duration::from_secs(1), Duration::from_secs(30));
 /// A session that lasted so long was not one of a row of failures.
 const LASTING: Duration = Duration::from_mins(1);
-
-/// What is mirrored, and where.
-#[derive(Clone)]
-pub struct MirrorSettings {
-    /// The servers that keep the bucket.
-    pub servers: Arc<dyn BucketServer>,
-    /// The name of the cluster.
-    pub cluster: Arc<str>,
-    /// The labels of the cluster.
-    pub labels: BTreeMap<String, String>,
-    /// The shard that is mirrored.
-    pub shard: Shard,
-    /// Namespace and name of the `Audit` of all shards.
-    pub instance: String,
-    /// The pipeline, which returns the result.
-    pub pipeline: mpsc::Sender<Command>,
-    /// Progress of the initial sync.
-    pub progress: watch::Receiver<Progress>,
-    /// Notifies as soon as a violation is new or resolved.
-    pub delta_recorded: watch::Receiver<()>,
-    /// Counters.
-    pub metrics: Arc<Metrics>,
-}
 
 /// Mirrors until the pipeline ends.
 pub(super) async fn run(

@@ -266,7 +266,7 @@ impl Recorders {
     fn mirror(&mut self, overview: watch::Receiver<Option<Arc<Overview>>>) {
         if let Some(settings) = self.settings.mirror.clone() {
             let (client, health) = (self.settings.client.clone(), self.health());
-            let task = self.spawn(mirror::RECORDER, health.clone(), mirror::run(settings, client, overview, health));
+            let task = self.spawn("fleet", health.clone(), mirror::run(settings, client, overview, health));
             self.of_overviews.push(task);
         }
     }

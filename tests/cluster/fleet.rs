@@ -2,7 +2,7 @@
 
 mod guide;
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, fmt::Write as _};
 
 use async_nats::{
     ConnectOptions,
@@ -93,7 +93,7 @@ impl Fleet {
     async fn until(&self, cluster: &str, wanted: &[&str]) -> Value {
         wait_for(&format!("{wanted:?} in {cluster}"), || async {
             let (result, code) = self.results(&["--cluster", cluster]).await?;
-            let code_wanted = if wanted.is_empty() { 0 } else { 1 };
+            let code_wanted = i32::from(!wanted.is_empty());
             (result["complete"] == true && names(&result) == wanted && code == Some(code_wanted)).then_some(result)
         })
         .await
@@ -298,7 +298,7 @@ async fn shards_share_a_bucket_and_leave_nothing_behind() {
         (Scene::new(shared().await, "fleet-shard-a").await, Scene::new(shared().await, "fleet-shard-b").await);
     one.create(["a".to_owned()], "yes").await;
     let mut policies = std::fs::read_to_string(one.policies.path().join("marked.rego")).unwrap();
-    policies.push_str(&format!("deny contains \"other\" if input.metadata.labels[\"{}\"]\n", two.namespace));
+    writeln!(policies, "deny contains \"other\" if input.metadata.labels[\"{}\"]", two.namespace).unwrap();
     std::fs::write(one.policies.path().join("marked.rego"), policies).unwrap();
     two.create(["b".to_owned()], "yes").await;
     let shards =

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::{Api, Client};
 
-use super::MirrorSettings;
+use super::settings::MirrorSettings;
 use crate::{
     cluster::error::describe,
     fleet::{

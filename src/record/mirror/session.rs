@@ -14,7 +14,8 @@ use tokio::{
 };
 
 use super::{
-    MirrorSettings, RECORDER, claim,
+    claim,
+    settings::{MirrorSettings, RECORDER},
     values::{PartCounts, Values, values},
 };
 use crate::{
@@ -281,7 +282,9 @@ impl<'s> Session<'s> {
             WriteError::Replaced => "another kaudit writes into the bucket, or it was created again".to_owned(),
             WriteError::Failed(why) => why,
         })?;
-        writes.iter().for_each(|_| self.settings.metrics.recorder_wrote(RECORDER));
+        for _ in &writes {
+            self.settings.metrics.recorder_wrote(RECORDER);
+        }
         Ok(written)
     }
 }

@@ -7,7 +7,7 @@ use std::{
 
 use jiff::Timestamp;
 
-use super::MirrorSettings;
+use super::settings::MirrorSettings;
 use crate::{
     audit::{
         command::Snapshot,
