@@ -9,6 +9,7 @@
 
 use std::{
     collections::BTreeMap,
+    fmt::Write as _,
     fs,
     io::{Read as _, Write as _},
     net::{SocketAddr, TcpStream},
@@ -36,6 +37,18 @@ const PATIENCE: Duration = Duration::from_mins(10);
 /// Changes a second, in all clusters together.
 const CHANGES: u64 = 200;
 
+/// The pages whose first byte is measured.
+const PAGES: [&str; 8] = [
+    "/",
+    "/?view=namespaces",
+    "/?view=rules",
+    "/?view=objects",
+    "/?view=objects&severity=critical",
+    "/?view=changes",
+    "/?cluster=c00000",
+    "/?cluster=c00000&q=web-3",
+];
+
 /// A value of the seed's bucket by its key.
 type Values = BTreeMap<String, Vec<u8>>;
 
@@ -58,62 +71,56 @@ async fn main() -> Result<()> {
     let nats = jetstream::new(async_nats::connect(server.address()).await?);
     say("Filling the bucket of one cluster with a real kaudit")?;
     let seed = Seed::new(&nats, &server).await?;
-    let violations = seed.violations * clusters;
     let bytes: usize = seed.values.values().map(Vec::len).sum();
     row("violations in a cluster", seed.violations)?;
     row("values in a bucket", format!("{} of {} KB", seed.values.len(), bytes / 1_000))?;
     row("bytes in a bucket for each violation", bytes / seed.violations.max(1))?;
 
     say("Copying it")?;
-    let copied = Instant::now();
-    let copies = stream::iter(0..clusters).map(|number| copy(&nats, &seed.values, number)).buffer_unordered(8);
-    copies.try_collect::<Vec<()>>().await?;
-    row("time to copy", format!("{:.0?}", copied.elapsed()))?;
-    row(
-        "storage of NATS for each cluster",
-        format!("{} KB", disk(&server.folder().join("data"))? / clusters as u64 / 1_000),
-    )?;
-
     let began = Instant::now();
-    let view = View::start(&server)?;
+    let writes = stream::iter(0..clusters).map(|number| copy(&nats, &seed.values, number)).buffer_unordered(8);
+    writes.try_collect::<Vec<()>>().await?;
+    row("time to copy", format!("{:.0?}", began.elapsed()))?;
+    let stored = disk(&server.folder().join("data"))? / u64::try_from(clusters)?;
+    row("storage of NATS for each cluster", format!("{} KB", stored / 1_000))?;
+    measure(&nats, &server, &seed, clusters, seconds).await
+}
+
+/// Starts a view, and measures it before, during and after changes.
+async fn measure(
+    nats: &jetstream::Context,
+    server: &NatsServer,
+    seed: &Seed,
+    clusters: usize,
+    seconds: u64,
+) -> Result<()> {
+    let began = Instant::now();
+    let view = View::start(server)?;
     let heart = tokio::spawn(beat(nats.clone(), seed.heartbeat.clone(), clusters));
     view.until(|view| view.get("/readyz").is_some()).await.context("the view does not become ready")?;
     row("time until all buckets are read", format!("{:.1?}", began.elapsed()))?;
-    row("memory of the view", format!("{} MB", view.memory()? / 1_000_000))?;
-    row("bytes of memory for each violation", view.memory()? as usize / violations.max(1))?;
-    let mut first = Vec::new();
-    for _ in 0..20 {
-        first.push(view.first_byte("/")?);
-    }
-    row("first byte of the overview", quantiles(&mut first))?;
-    for path in [
-        "/?view=namespaces",
-        "/?view=rules",
-        "/?view=objects",
-        "/?view=changes",
-        "/?cluster=c00000",
-        "/?view=objects&severity=critical",
-        "/?q=web-3",
-    ] {
-        let mut first: Vec<Duration> = (0..5).map(|_| view.first_byte(path)).collect::<Result<_>>()?;
-        row(&format!("first byte of {path}"), quantiles(&mut first))?;
+    let memory = view.memory()?;
+    row("memory of the view", format!("{} MB", memory / 1_000_000))?;
+    row("bytes of memory for each violation", memory / u64::try_from(seed.violations * clusters)?.max(1))?;
+    for path in PAGES {
+        row(&format!("first byte of {path}"), view.first_bytes(path)?)?;
     }
 
     say(&format!("{CHANGES} changes a second for {seconds} s"))?;
     let writing = tokio::spawn(change(nats.clone(), seed.versions(), clusters, seconds));
     let mut late = Vec::new();
     let until = Instant::now() + Duration::from_secs(seconds);
-    let mut probe = 0;
     while Instant::now() < until {
-        late.push(seed.probe(&nats, &view, probe % clusters, probe / clusters % 2 == 0).await?);
-        probe += 1;
+        let probe = late.len();
+        let is_removed = (probe / clusters).is_multiple_of(2);
+        late.push(seed.probe(nats, &view, probe % clusters, is_removed).await?);
         sleep(Duration::from_millis(50)).await;
     }
-    row("from a write to the page", format!("{}, {} probes", quantiles(&mut late), late.len()))?;
+    row("probes", late.len())?;
+    row("from a write to the page", quantiles(&mut late))?;
     row("changes written", writing.await??)?;
     row("memory of the view afterwards", format!("{} MB", view.memory()? / 1_000_000))?;
-    let mut first: Vec<Duration> = (0..20).map(|_| view.first_byte("/")).collect::<Result<_>>()?;
-    row("first byte of the overview afterwards", quantiles(&mut first))?;
+    row("first byte of / afterwards", view.first_bytes("/")?)?;
     heart.abort();
     Ok(())
 }
@@ -132,13 +139,17 @@ impl Seed {
         let plane = ControlPlane::start(Options::default()).await?;
         let mut objects = String::new();
         for namespace in 0..NAMESPACES {
-            objects += &format!("---\n{{apiVersion: v1, kind: Namespace, metadata: {{name: team-{namespace}}}}}\n");
+            writeln!(objects, "---\n{{apiVersion: v1, kind: Namespace, metadata: {{name: team-{namespace}}}}}")?;
             for deployment in 0..DEPLOYMENTS {
-                objects += &format!(
-                    "---\n{{apiVersion: apps/v1, kind: Deployment, metadata: {{name: web-{deployment}, namespace: team-{namespace}}}, \
-                     spec: {{selector: {{matchLabels: {{app: web-{deployment}}}}}, template: {{metadata: {{labels: {{app: \
-                     web-{deployment}}}}}, spec: {{containers: [{{name: web, image: nginx}}]}}}}}}}}\n"
-                );
+                let labels = format!("{{app: web-{deployment}}}");
+                let template =
+                    format!("{{metadata: {{labels: {labels}}}, spec: {{containers: [{{name: web, image: nginx}}]}}}}");
+                let spec = format!("{{selector: {{matchLabels: {labels}}}, template: {template}}}");
+                let metadata = format!("{{name: web-{deployment}, namespace: team-{namespace}}}");
+                writeln!(
+                    objects,
+                    "---\n{{apiVersion: apps/v1, kind: Deployment, metadata: {metadata}, spec: {spec}}}"
+                )?;
             }
         }
         plane.apply(&objects).await?;
@@ -329,6 +340,12 @@ impl View {
         Ok(elapsed)
     }
 
+    /// Returns quantiles of ten such times.
+    fn first_bytes(&self, path: &str) -> Result<String> {
+        let mut times: Vec<Duration> = (0..10).map(|_| self.first_byte(path)).collect::<Result<_>>()?;
+        Ok(quantiles(&mut times))
+    }
+
     /// Returns the resident memory in bytes.
     fn memory(&self) -> Result<u64> {
         let status = fs::read_to_string(format!("/proc/{}/status", self.process.0.id()))?;
@@ -358,9 +375,11 @@ fn disk(folder: &Path) -> Result<u64> {
 /// Shows the median, the 99th percentile and the longest of several times.
 fn quantiles(times: &mut [Duration]) -> String {
     times.sort_unstable();
-    let at = |share: f64| times.get(((times.len() as f64 * share) as usize).min(times.len().saturating_sub(1)));
-    let shown = |share| at(share).map_or("none".to_owned(), |time| format!("{:.1} ms", time.as_secs_f64() * 1e3));
-    format!("p50 {}, p99 {}, longest {}", shown(0.5), shown(0.99), shown(1.0))
+    let at = |percent: usize| {
+        let index = (times.len() * percent / 100).min(times.len().saturating_sub(1));
+        times.get(index).map_or("none".to_owned(), |time| format!("{:.1} ms", time.as_secs_f64() * 1e3))
+    };
+    format!("p50 {}, p99 {}, longest {}", at(50), at(99), at(100))
 }
 
 fn row(name: &str, value: impl std::fmt::Display) -> Result<()> {
