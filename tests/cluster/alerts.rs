@@ -1,6 +1,6 @@
 //! The alerts of the chart, evaluated by promtool: each fires when it should, and no other.
 
-mod dashboard;
+pub(crate) mod dashboard;
 mod scraped;
 
 use std::{collections::BTreeSet, process::Command};
@@ -146,7 +146,7 @@ fn is_metric(name: &str) -> bool {
 }
 
 /// Runs promtool, which must succeed.
-fn promtool(arguments: &[&str], file: &std::path::Path) {
+pub(crate) fn promtool(arguments: &[&str], file: &std::path::Path) {
     let output = Command::new(tool(Tool::Promtool).unwrap()).args(arguments).arg(file).output().unwrap();
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     assert!(output.status.success(), "{}\n{}", text(&output.stdout), text(&output.stderr));

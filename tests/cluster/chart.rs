@@ -44,7 +44,11 @@ pub(crate) struct Rendered {
 }
 
 pub(crate) async fn render(release: &str, settings: &[&str]) -> Rendered {
-    let chart = chart();
+    render_chart(&chart(), release, settings).await
+}
+
+/// Renders a release of a chart.
+pub(crate) async fn render_chart(chart: &Path, release: &str, settings: &[&str]) -> Rendered {
     let base = ["template", release, chart.to_str().unwrap(), "--namespace", release];
     let settings = settings.iter().flat_map(|setting| ["--set", setting]);
     let ended = helm(&base.into_iter().chain(settings).collect::<Vec<_>>()).await;

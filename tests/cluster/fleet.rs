@@ -1,5 +1,6 @@
 //! Results of clusters in buckets of a real NATS server, and one view of all of them.
 
+mod chart;
 mod guide;
 
 use std::{collections::BTreeMap, fmt::Write as _};

@@ -62,7 +62,7 @@ fn queries_of(panel: &Value) -> Vec<String> {
 }
 
 /// Returns all queries of the dashboard, with Grafana's variables filled in.
-pub(super) fn questions(dashboard: &Value) -> Vec<String> {
+pub(crate) fn questions(dashboard: &Value) -> Vec<String> {
     panels(dashboard).iter().flat_map(queries_of).collect()
 }
 
@@ -75,7 +75,7 @@ pub(super) fn query(dashboard: &Value, title: &str) -> String {
 }
 
 /// Returns the errors that the types published by Grafana find in a dashboard; empty without errors.
-fn schema_errors(dashboard: &str) -> String {
+pub(crate) fn schema_errors(dashboard: &str) -> String {
     let mut command = Command::new(tool(Tool::GrafanaSchema).unwrap());
     let mut child = command.stdin(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     child.stdin.take().unwrap().write_all(dashboard.as_bytes()).unwrap();
