@@ -84,6 +84,7 @@ fn releases_are_the_optimized_build() {
 fn there_is_one_version() {
     let version = env!("CARGO_PKG_VERSION");
     assert_eq!(yaml(include_str!("../charts/kaudit/Chart.yaml"))["appVersion"], version);
+    assert_eq!(yaml(include_str!("../charts/kaudit-fleet/Chart.yaml"))["appVersion"], version);
     assert_eq!(yaml(include_str!("../action.yml"))["inputs"]["version"]["default"], version);
     let own = format!("version = \"{version}\"");
     assert!(include_str!("../src/rego/Cargo.toml").lines().any(|line| line == own));
