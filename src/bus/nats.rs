@@ -113,7 +113,9 @@ impl NatsServers {
         let mut hidden = Redaction::default();
         let mut secret = |credential: &ReceiverCredential| {
             let text = credential.read()?;
-            text.lines().for_each(|line| hidden.add(line));
+            // Sentences in a credentials file are no secrets, and their words occur in messages.
+            let is_sentence = |line: &str| matches!(self.login, NatsLogin::Credentials(_)) && line.contains(' ');
+            text.lines().filter(|line| !is_sentence(line)).for_each(|line| hidden.add(line));
             Ok::<_, String>(text)
         };
         let options =
