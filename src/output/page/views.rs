@@ -25,7 +25,7 @@ pub(super) fn view(selection: &PageSelection<'_>, reader: Option<&str>) -> Marku
         None,
         reader,
         &html! {
-            @if let Some(why) = &selection.page.context.outdated { p.error { "These results are not those of now: " (shown_line(why)) "." } }
+            @if let Some(why) = &selection.page.context.outdated { p.error { "Not up to date: " (shown_line(why)) "." } }
             @if selection.query.view.has_filters() { (layout::filter(selection)) }
             (content)
         },

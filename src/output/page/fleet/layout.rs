@@ -157,7 +157,7 @@ pub(super) fn filter(selection: &FleetSelection<'_>) -> Markup {
         }
         @if let Some(problem) = &selection.problem { p.error { (shown_line(problem)) "." } }
         @if !page.view.problem.is_empty() {
-            p.error { "These results are not those of now: " (shown_line(&page.view.problem)) "." }
+            p.error { "Not up to date: " (shown_line(&page.view.problem)) "." }
         }
     }
 }

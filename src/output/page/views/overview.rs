@@ -73,6 +73,7 @@ fn status(selection: &PageSelection<'_>) -> Markup {
         ul.plain-list {
             @match PageState::of(selection) {
                 PageState::Live | PageState::Checked => li { "Everything in scope is checked by " (count(rules, "rule")) "." },
+                PageState::Outdated => li.error { "These results are not up to date." },
                 PageState::Nothing => li.error { "No object was checked." },
                 _ if gaps > 0 => li.error { (count(gaps, "part")) " not checked." },
                 _ => li.error { "Not everything is checked yet." },

@@ -83,6 +83,8 @@ fn views_of_five_million_violations() {
     println!("{rows} violations in {} parts: {} bytes each", parts().count(), bytes / rows.max(1));
     assert!(rows == SIZE.0 * SIZE.1 && bytes / rows <= 200);
     let page = FleetPage::new(&view, &FleetScope::default(), now(), Arc::default());
+    let everywhere = PageQuery { q: Some("service-17".to_owned()), ..PageQuery::default() };
+    assert!(page.html(&everywhere).contains("The text is searched in at most 500000 results"));
     let queries = View::OF_FLEET.map(view_of).into_iter().chain([
         PageQuery { label: Some("env=prod".to_owned()), severity: Some("critical".to_owned()), ..PageQuery::default() },
         PageQuery { namespace: Some("namespace-7".to_owned()), ..PageQuery::default() },

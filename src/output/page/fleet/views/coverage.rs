@@ -39,7 +39,7 @@ pub(super) fn view(selection: &FleetSelection<'_>) -> Markup {
             }
         }
         @if !gaps.is_empty() {
-            div.scroll tabindex="0" role="region" aria-label="Clusters that are not complete" {
+            div.columns { section { div.scroll tabindex="0" role="region" aria-label="Clusters that are not complete" {
                 table {
                     thead { tr { th scope="col" { "Cluster" } th scope="col" { "Status, heartbeat" } th scope="col" { "Not checked" } } }
                     tbody { @for (cluster, gaps) in &gaps[pages.shown()] { tr {
@@ -54,7 +54,7 @@ pub(super) fn view(selection: &FleetSelection<'_>) -> Markup {
                         } }
                     } } }
                 }
-            }
+            } } }
             (pages.links(selection.query))
         }
     }

@@ -26,14 +26,13 @@ pub(super) fn view(selection: &FleetSelection<'_>, counts: &FleetCounts<'_>) -> 
     let pages = Pagination::new(rows.len(), NAMESPACES, selection.query);
     html! {
         h2 { (count(rows.len(), "namespace")) " with results or changes" }
-        (table(selection, &rows[pages.shown()]))
+        (table(selection, &rows[pages.shown()], rows.iter().any(|row| row.team.is_some())))
         (pages.links(selection.query))
     }
 }
 
-/// Shows namespaces.
-pub(super) fn table(selection: &FleetSelection<'_>, rows: &[&PlaceCounts<'_>]) -> Markup {
-    let has_teams = rows.iter().any(|row| row.team.is_some());
+/// Shows namespaces, with their teams or without.
+pub(super) fn table(selection: &FleetSelection<'_>, rows: &[&PlaceCounts<'_>], has_teams: bool) -> Markup {
     let before = if has_teams { vec!["Cluster", "Team"] } else { vec!["Cluster"] };
     let table = CountedTable { label: "Table of namespaces", first: "Namespace", before, after: Vec::new() };
     let rows: Vec<_> = rows.iter().map(|place| row(selection, place, has_teams)).collect();

@@ -58,7 +58,7 @@ pub(super) fn view(selection: &FleetSelection<'_>, counts: &FleetCounts<'_>) -> 
         div.columns {
             section aria-labelledby="namespaces-title" {
                 h3 #namespaces-title { "Namespaces" }
-                (namespaces::table(selection, &places[..places.len().min(ROWS)]))
+                (namespaces::table(selection, &places[..places.len().min(ROWS)], false))
                 @if places.len() > ROWS { p { a href=(query.to(View::Namespaces).url()) { "All " (places.len()) " namespaces" } } }
             }
             section aria-labelledby="rules-title" {
