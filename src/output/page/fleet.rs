@@ -1,46 +1,34 @@
 //! The page of a fleet: all clusters in one view, or one of them with the views of its own page.
 //!
-//! Input: a [`FleetView`] and a [query](PageQuery). Output: HTML, JSON or CSV. Results stay packed: views count rows, and
+//! Input: a [`FleetView`](crate::fleet::view::FleetView) and a [query](PageQuery). Output: HTML, JSON or CSV. Results stay packed: views count rows, and
 //! only the results that a view lists are unpacked. All numbers of a view are those of the results that the query
 //! [selects](selection).
 
 mod cluster;
 mod counts;
+mod fleet_page;
 mod layout;
 mod results;
 mod selection;
 mod table;
 mod views;
 
-use std::{collections::BTreeMap, io, sync::Arc};
+use std::{collections::BTreeMap, io};
 
 use ::csv::Writer;
 use jiff::Timestamp;
 use serde::Serialize;
 
-pub(crate) use self::cluster::PreparedPages;
+pub(crate) use self::{cluster::PreparedPages, fleet_page::FleetPage};
 use self::{counts::ResultCounts, selection::FleetSelection};
 use super::{
-    Page,
+    prepared::Page,
     query::{PageQuery, View, severity},
 };
 use crate::{
-    fleet::{
-        clusters::Cluster,
-        scope::FleetScope,
-        view::{ClusterStatus, FleetView},
-    },
+    fleet::clusters::Cluster,
     output::{csv, safe::write_json},
 };
-
-/// A fleet at one moment.
-pub(crate) struct FleetPage {
-    view: FleetView,
-    at: Timestamp,
-    /// Expected clusters without a bucket.
-    missing: Vec<String>,
-    prepared: Arc<PreparedPages>,
-}
 
 /// The numbers of a cluster in JSON.
 #[derive(Serialize)]
@@ -57,14 +45,6 @@ struct ClusterNumbers<'v> {
 }
 
 impl FleetPage {
-    /// Makes the page of the clusters in scope at a time; `prepared` keeps the pages of single clusters.
-    pub(crate) fn new(view: &FleetView, scope: &FleetScope, at: Timestamp, prepared: Arc<PreparedPages>) -> Self {
-        let missing = scope.missing(view).map(str::to_owned).collect();
-        // Results have seconds.
-        let at = Timestamp::from_second(at.as_second()).unwrap_or(at);
-        Self { view: scope.view(view), at, missing, prepared }
-    }
-
     /// Returns the HTML of the view that the query selects.
     pub(crate) fn html(&self, query: &PageQuery) -> String {
         if let Some(page) = self.page_of_cluster(query) {
@@ -132,12 +112,6 @@ impl FleetPage {
     fn page_of_cluster(&self, query: &PageQuery) -> Option<Page> {
         let name = query.cluster.as_deref().filter(|_| query.label.is_none() && !View::is_only_of_fleet(query.view))?;
         self.prepared.page(self.view.clusters.get(name)?, self.at)
-    }
-
-    /// Whether all expected clusters are live.
-    fn is_complete(&self) -> bool {
-        let is_live = |cluster: &Arc<Cluster>| cluster.status(self.at) == ClusterStatus::Live;
-        self.view.is_read() && self.missing.is_empty() && self.view.clusters.values().all(is_live)
     }
 
     fn numbers<'v>(&self, cluster: &'v Cluster, counts: &ResultCounts) -> ClusterNumbers<'v> {

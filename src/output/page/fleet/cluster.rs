@@ -9,7 +9,7 @@ use jiff::Timestamp;
 
 use crate::{
     fleet::{clusters::Cluster, view::ClusterStatus},
-    output::page::{Page, PageContext},
+    output::page::prepared::{Page, PageContext},
 };
 
 /// How many pages are kept at most.

@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use maud::{Markup, html};
 
 use super::{
-    FleetPage,
     counts::{FleetCounts, ResultCounts},
+    fleet_page::FleetPage,
     selection::FleetSelection,
 };
 use crate::{

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::FleetPage;
+use super::fleet_page::FleetPage;
 use crate::{
     blocking::{in_parallel, parallelism},
     fleet::{

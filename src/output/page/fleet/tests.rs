@@ -15,6 +15,7 @@ use super::{
 use crate::{
     audit::result::{AuditResult, Ended},
     fleet::samples::SampleCluster,
+    fleet::{scope::FleetScope, view::FleetView},
     model::verdict::Outcome,
     output::{
         page::{Page, PageContext},
