@@ -221,7 +221,8 @@ impl Seed {
 async fn until_settled(nats: &jetstream::Context) -> Result<Values> {
     let deadline = Instant::now() + PATIENCE;
     let (mut last, mut since) = (Values::new(), Instant::now());
-    while last.is_empty() || since.elapsed() < Duration::from_secs(3) {
+    let has_results = |values: &Values| values.keys().any(|key| key.contains(".results."));
+    while !has_results(&last) || since.elapsed() < Duration::from_secs(5) {
         ensure!(Instant::now() < deadline, "the bucket of the seed does not settle");
         sleep(Duration::from_millis(300)).await;
         let now = values(nats).await.unwrap_or_default();
