@@ -70,6 +70,7 @@ fn help_and_version_succeed() {
     assert_cmd_snapshot!("help_policies", kaudit(folder.path(), &["policies", "--help"]));
     assert_cmd_snapshot!("help_init", kaudit(folder.path(), &["init", "--help"]));
     assert_cmd_snapshot!("help_rbac", kaudit(folder.path(), &["rbac", "--help"]));
+    assert_cmd_snapshot!("help_fleet", kaudit(folder.path(), &["fleet", "--help"]));
     assert_cmd_snapshot!("help_push", kaudit(folder.path(), &["push", "--help"]));
     let stdout = |arguments: &[&str]| {
         let ended = kaudit(folder.path(), arguments).output().unwrap();
