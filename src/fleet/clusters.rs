@@ -68,6 +68,8 @@ pub(crate) struct Cluster {
     pub(crate) is_read: bool,
     /// Why the bucket, or a part of it, cannot be read; empty if it can.
     pub(crate) problem: String,
+    /// Grows with each change, except for heartbeats.
+    pub(crate) revision: u64,
     /// All shards, also those of another number of shards, by `I-N`.
     shards: BTreeMap<Arc<str>, ShardView>,
 }
@@ -179,23 +181,6 @@ impl ShardView {
         Ok(())
     }
 
-    /// Whether both have the same values, apart from the heartbeat.
-    fn has_values_of(&self, other: &Self) -> bool {
-        fn is_one<T: ?Sized>(one: Option<&Arc<T>>, other: Option<&Arc<T>>) -> bool {
-            match (one, other) {
-                (Some(one), Some(other)) => Arc::ptr_eq(one, other),
-                (one, other) => one.is_none() && other.is_none(),
-            }
-        }
-        let is_part = |(one, other): (&Arc<Part>, &Arc<Part>)| Arc::ptr_eq(one, other);
-        is_one(self.state.as_ref(), other.state.as_ref())
-            && is_one(self.policies.as_ref(), other.policies.as_ref())
-            && self.parts.keys().eq(other.parts.keys())
-            && self.parts.values().zip(other.parts.values()).all(is_part)
-            && self.ended.keys().eq(other.ended.keys())
-            && self.ended.values().zip(other.ended.values()).all(is_part)
-    }
-
     /// Removes what is not among these items.
     fn keep(&mut self, is_kept: impl Fn(Item) -> bool) {
         self.heartbeat.take_if(|_| !is_kept(Item::Heartbeat));
@@ -208,7 +193,7 @@ impl ShardView {
 
 impl Cluster {
     pub(crate) fn new(name: &Arc<str>) -> Self {
-        Self { name: Arc::clone(name), is_read: false, problem: String::new(), shards: BTreeMap::new() }
+        Self { name: Arc::clone(name), is_read: false, problem: String::new(), revision: 0, shards: BTreeMap::new() }
     }
 
     /// Returns a shard, to change it.
@@ -230,14 +215,6 @@ impl Cluster {
         let last = self.shards.iter().max_by_key(|(_, view)| view.heartbeat.as_ref().map(|(_, at)| *at));
         let layout = last.map(|(shard, _)| of(shard));
         self.shards.iter().filter(move |(shard, _)| Some(of(shard)) == layout).map(|(_, view)| view)
-    }
-
-    /// Whether both have the same results, and everything else apart from the heartbeats.
-    pub(crate) fn has_values_of(&self, other: &Self) -> bool {
-        let is_same = |(one, other): (&ShardView, &ShardView)| one.has_values_of(other);
-        self.problem == other.problem
-            && self.shards.keys().eq(other.shards.keys())
-            && self.shards.values().zip(other.shards.values()).all(is_same)
     }
 
     /// Returns what the shards say of the cluster.

@@ -52,6 +52,16 @@ pub(crate) enum Update {
     Failed(Arc<str>, String),
 }
 
+impl Update {
+    /// Returns the cluster that it is about, if it is about one.
+    pub(super) fn cluster(&self) -> Option<&Arc<str>> {
+        match self {
+            Self::Value(cluster, ..) | Self::Read(cluster, _) | Self::Failed(cluster, _) => Some(cluster),
+            Self::Clusters(_) | Self::Connection(_) => None,
+        }
+    }
+}
+
 /// A bucket that is followed.
 struct Followed {
     /// When the server created it.

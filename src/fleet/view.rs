@@ -116,7 +116,13 @@ impl FleetView {
     /// Takes an update.
     pub(crate) fn take(&mut self, update: Update) {
         self.revision += 1;
-        self.values_revision += u64::from(self.changes_values(&update));
+        if self.changes_values(&update) {
+            self.values_revision += 1;
+            let cluster = update.cluster().and_then(|name| self.clusters.get_mut(name));
+            if let Some(cluster) = cluster.map(Arc::make_mut) {
+                cluster.revision = self.values_revision;
+            }
+        }
         match update {
             Update::Clusters(names) => self.take_clusters(&names),
             Update::Connection(problem) => {
@@ -157,7 +163,12 @@ impl FleetView {
         self.is_listed = true;
         self.clusters.retain(|name, _| names.contains(name));
         for name in names {
-            self.clusters.entry(Arc::clone(name)).or_insert_with(|| Arc::new(Cluster::new(name)));
+            let new = || {
+                let mut cluster = Cluster::new(name);
+                cluster.revision = self.values_revision;
+                Arc::new(cluster)
+            };
+            self.clusters.entry(Arc::clone(name)).or_insert_with(new);
         }
     }
 }

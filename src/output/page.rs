@@ -25,7 +25,7 @@ use ::csv::Writer;
 use serde::Serialize;
 
 pub(super) use self::file::render;
-pub(crate) use self::fleet::{FleetPage, PreparedPages};
+pub(crate) use self::fleet::{FleetCache, FleetPage};
 pub use self::{
     document::{STYLE, refusal, sign_in_page},
     prepared::{Page, PageContext, Places},

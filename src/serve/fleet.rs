@@ -47,7 +47,7 @@ use crate::{
         fleet::{ClusterNumbers, FleetNumbers},
     },
     model::verdict::Severity,
-    output::page::{FleetPage, PageQuery, PreparedPages},
+    output::page::{FleetCache, FleetPage, PageQuery},
 };
 
 /// The pause between two announcements of changes: at least the first, and a multiple of the time that a page takes.
@@ -70,7 +70,7 @@ const CHUNK: (usize, usize) = (64 << 10, 4);
 pub(crate) struct FleetSite {
     view: watch::Receiver<Arc<FleetView>>,
     scope: Arc<FleetScope>,
-    prepared: Arc<PreparedPages>,
+    cache: Arc<FleetCache>,
     permits: Arc<Semaphore>,
     /// How many milliseconds the last page took.
     took: Arc<AtomicU64>,
@@ -80,7 +80,7 @@ impl FleetSite {
     /// Serves the clusters in scope of a view that is kept up to date.
     pub(crate) fn new(view: watch::Receiver<Arc<FleetView>>, scope: FleetScope) -> Self {
         let permits = Arc::new(Semaphore::new(AT_ONCE));
-        Self { view, scope: Arc::new(scope), prepared: Arc::default(), permits, took: Arc::default() }
+        Self { view, scope: Arc::new(scope), cache: Arc::default(), permits, took: Arc::default() }
     }
 
     /// Serves the page until `shutdown`, to everyone who can connect.
@@ -114,7 +114,7 @@ impl FleetSite {
 
     fn page(&self) -> FleetPage {
         let view = Arc::clone(&self.view.borrow());
-        FleetPage::new(&view, &self.scope, Timestamp::now(), Arc::clone(&self.prepared))
+        FleetPage::new(&view, &self.scope, Timestamp::now(), Arc::clone(&self.cache))
     }
 
     /// Returns the pause between two announcements of changes.

@@ -4,6 +4,7 @@
 //! only the results that a view lists are unpacked. All numbers of a view are those of the results that the query
 //! [selects](selection).
 
+mod cache;
 mod cluster;
 mod counts;
 mod fleet_page;
@@ -11,6 +12,7 @@ mod layout;
 mod results;
 mod selection;
 mod table;
+mod tally;
 mod views;
 
 use std::{collections::BTreeMap, io};
@@ -19,8 +21,8 @@ use ::csv::Writer;
 use jiff::Timestamp;
 use serde::Serialize;
 
-pub(crate) use self::{cluster::PreparedPages, fleet_page::FleetPage};
-use self::{counts::ResultCounts, selection::FleetSelection};
+pub(crate) use self::{cache::FleetCache, fleet_page::FleetPage};
+use self::{selection::FleetSelection, tally::ResultCounts};
 use super::{
     prepared::Page,
     query::{PageQuery, View, severity},
@@ -111,7 +113,7 @@ impl FleetPage {
     /// Returns the page of the cluster that a query names, if it names one that has results and no labels.
     fn page_of_cluster(&self, query: &PageQuery) -> Option<Page> {
         let name = query.cluster.as_deref().filter(|_| query.label.is_none() && !View::is_only_of_fleet(query.view))?;
-        self.prepared.page(self.view.clusters.get(name)?, self.at)
+        self.cache.pages.page(self.view.clusters.get(name)?, self.at)
     }
 
     fn numbers<'v>(&self, cluster: &'v Cluster, counts: &ResultCounts) -> ClusterNumbers<'v> {

@@ -19,12 +19,12 @@ const MOST_RESULTS: usize = 200_000;
 
 /// The pages of clusters that were requested last, so that a click does not unpack all results again.
 #[derive(Debug, Default)]
-pub(crate) struct PreparedPages(Mutex<VecDeque<PreparedPage>>);
+pub(super) struct PreparedPages(Mutex<VecDeque<PreparedPage>>);
 
 #[derive(Debug)]
 struct PreparedPage {
-    /// What it was made of.
-    cluster: Arc<Cluster>,
+    /// The name and the revision of the cluster that it was made of.
+    cluster: (Arc<str>, u64),
     status: ClusterStatus,
     page: Page,
 }
@@ -40,14 +40,14 @@ impl PreparedPages {
         // Others can use the kept pages meanwhile; two that request the same page both make it.
         let page = Page::new(cluster.result(now).ok()??, context);
         let kept = page.with_context(page.context.clone());
-        self.keep(PreparedPage { cluster: Arc::clone(cluster), status, page: kept });
+        self.keep(PreparedPage { cluster: (Arc::clone(&cluster.name), cluster.revision), status, page: kept });
         Some(page)
     }
 
     fn known(&self, cluster: &Cluster, status: &ClusterStatus) -> Option<Page> {
         let mut pages = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let at = pages.iter().position(|known| {
-            known.cluster.name == cluster.name && known.status == *status && known.cluster.has_values_of(cluster)
+            *known.cluster.0 == *cluster.name && known.cluster.1 == cluster.revision && known.status == *status
         })?;
         let known = pages.remove(at)?;
         let page = known.page.with_context(known.page.context.clone());
@@ -58,7 +58,7 @@ impl PreparedPages {
     /// Keeps a page instead of an earlier one of the cluster, and drops those that were requested longest ago.
     fn keep(&self, page: PreparedPage) {
         let mut pages = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        pages.retain(|known| known.cluster.name != page.cluster.name);
+        pages.retain(|known| known.cluster.0 != page.cluster.0);
         pages.push_front(page);
         let mut results = 0;
         let fits = pages.iter().take_while(|known| {

@@ -2,83 +2,19 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
-    ops::AddAssign,
+    sync::Arc,
 };
 
-use super::selection::{FleetSelection, SelectedCluster, SelectedPart, chunk_size, severity_index};
+use super::{
+    cache::ClusterCounts,
+    selection::{FleetSelection, SelectedCluster, SelectedPart, chunk_size},
+    tally::{ResultCounts, RuleTally, class},
+};
 use crate::{
     blocking::in_parallel,
     fleet::{clusters::Row, names::Names, part::StoredRule},
     model::verdict::{Outcome, Severity, rule_id},
-    output::page::selection::{KINDS, SeverityCounts},
 };
-
-/// The outcomes of results.
-const OUTCOMES: usize = 4;
-/// The number of [classes](class).
-pub(super) const CLASSES: usize = OUTCOMES * KINDS;
-
-/// Returns the class of a result, by its outcome and its severity: the lower, the more urgent, as the page sorts results.
-pub(super) fn class(row: &Row) -> usize {
-    row.result as usize * KINDS + severity_index(row.severity)
-}
-
-/// Numbers of results and changes.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct ResultCounts {
-    /// Results by [class].
-    pub(super) classes: [usize; CLASSES],
-    /// Objects with violations or errors.
-    pub(super) failing_objects: usize,
-    /// New violations.
-    pub(super) new: usize,
-    /// New violations that are critical or high.
-    pub(super) severe: usize,
-    /// Resolved violations.
-    pub(super) resolved: usize,
-    /// When the latest change was, in seconds since 1970.
-    pub(super) changed: u32,
-}
-
-impl ResultCounts {
-    /// Returns the number of results with an outcome.
-    pub(super) fn outcome(&self, outcome: Outcome) -> usize {
-        let first = outcome as usize * KINDS;
-        self.classes[first..first + KINDS].iter().sum()
-    }
-
-    /// Returns the numbers of violations by severity.
-    pub(super) fn severities(&self) -> SeverityCounts {
-        let of = |outcome: Outcome, severity: usize| self.classes[outcome as usize * KINDS + severity];
-        SeverityCounts::new(std::array::from_fn(|severity| of(Outcome::Fail, severity) + of(Outcome::Warn, severity)))
-    }
-
-    /// Returns the number of violations.
-    pub(super) fn violations(&self) -> usize {
-        self.outcome(Outcome::Fail) + self.outcome(Outcome::Warn)
-    }
-
-    /// Returns the number of results.
-    pub(super) fn results(&self) -> usize {
-        self.classes.iter().sum()
-    }
-
-    /// Whether there are neither results nor changes.
-    pub(super) fn is_empty(&self) -> bool {
-        self.results() == 0 && self.resolved == 0
-    }
-}
-
-impl AddAssign<&Self> for ResultCounts {
-    fn add_assign(&mut self, other: &Self) {
-        self.classes.iter_mut().zip(other.classes).for_each(|(sum, count)| *sum += count);
-        self.failing_objects += other.failing_objects;
-        self.new += other.new;
-        self.severe += other.severe;
-        self.resolved += other.resolved;
-        self.changed = self.changed.max(other.changed);
-    }
-}
 
 /// The numbers of a selection.
 pub(super) struct FleetCounts<'v> {
@@ -96,7 +32,7 @@ pub(super) struct PlaceCounts<'v> {
     /// The index of its cluster.
     pub(super) cluster: usize,
     /// `None` for cluster-scoped objects.
-    pub(super) place: Option<&'v str>,
+    pub(super) place: Option<Arc<str>>,
     pub(super) team: Option<&'v str>,
     pub(super) counts: ResultCounts,
 }
@@ -115,61 +51,6 @@ pub(super) struct TeamCounts {
 pub(super) struct RuleCount<'v> {
     pub(super) rule: &'v StoredRule,
     pub(super) tally: RuleTally,
-}
-
-#[derive(Debug, Clone, Default)]
-pub(super) struct RuleTally {
-    /// Objects with violations.
-    pub(super) failing: usize,
-    /// Clusters with violations.
-    pub(super) clusters: usize,
-    pub(super) excused: usize,
-    pub(super) errors: usize,
-    /// Violations by severity.
-    severities: [usize; KINDS],
-    /// The object and the cluster that were counted last: all results of an object are in a row, and so are those of a
-    /// cluster.
-    last_object: Option<(usize, u32)>,
-    last_cluster: Option<usize>,
-}
-
-impl RuleTally {
-    /// Returns the severity of its most severe violation.
-    pub(super) fn severity(&self) -> Option<Severity> {
-        Severity::ALL.into_iter().find(|severity| self.severities[severity_index(Some(*severity))] > 0)
-    }
-
-    fn count(&mut self, row: &Row, part: usize, cluster: usize) {
-        match row.result {
-            Outcome::Skip => self.excused += 1,
-            Outcome::Error => self.errors += 1,
-            Outcome::Fail | Outcome::Warn => {
-                self.severities[severity_index(row.severity)] += 1;
-                if self.last_object != Some((part, row.object)) {
-                    self.last_object = Some((part, row.object));
-                    self.failing += 1;
-                }
-                if self.last_cluster != Some(cluster) {
-                    self.last_cluster = Some(cluster);
-                    self.clusters += 1;
-                }
-            }
-        }
-    }
-
-    fn is_empty(&self) -> bool {
-        self.failing == 0 && self.excused == 0 && self.errors == 0
-    }
-}
-
-impl AddAssign<&Self> for RuleTally {
-    fn add_assign(&mut self, other: &Self) {
-        self.failing += other.failing;
-        self.clusters += other.clusters;
-        self.excused += other.excused;
-        self.errors += other.errors;
-        self.severities.iter_mut().zip(other.severities).for_each(|(sum, count)| *sum += count);
-    }
 }
 
 impl RuleCount<'_> {
@@ -209,29 +90,25 @@ impl<'v> RuleGroups<'v> {
     }
 }
 
-/// The numbers of some clusters.
-struct ChunkCounts<'v> {
-    clusters: Vec<ResultCounts>,
-    places: Vec<PlaceCounts<'v>>,
-    /// By group.
-    tallies: Vec<RuleTally>,
-}
-
 impl<'v> FleetSelection<'v> {
-    /// Counts everything.
+    /// Counts everything. Without filters, only clusters that have changed are counted again.
     pub(super) fn count(&self) -> FleetCounts<'v> {
         let groups = RuleGroups::new(&self.page.view.names);
-        let clusters: Vec<(usize, &SelectedCluster<'v>)> = self.clusters.iter().enumerate().collect();
-        let chunks = clusters.chunks(chunk_size(clusters.len())).collect();
-        let chunks = in_parallel(chunks, |clusters| self.count_chunk(clusters, &groups));
+        let chunks = self.clusters.chunks(chunk_size(self.clusters.len())).collect();
+        let counted = in_parallel(chunks, |clusters| self.count_clusters(clusters, &groups));
         let mut tallies = vec![RuleTally::default(); groups.rules.len()];
         let mut counts =
             FleetCounts { total: ResultCounts::default(), clusters: Vec::new(), places: Vec::new(), rules: Vec::new() };
-        for chunk in chunks {
-            chunk.clusters.iter().for_each(|cluster| counts.total += cluster);
-            tallies.iter_mut().zip(&chunk.tallies).for_each(|(sum, tally)| *sum += tally);
-            counts.clusters.extend(chunk.clusters);
-            counts.places.extend(chunk.places);
+        for (cluster, (selected, counted)) in self.clusters.iter().zip(counted.into_iter().flatten()).enumerate() {
+            counts.total += &counted.total;
+            counts.clusters.push(counted.total.clone());
+            counts.places.extend(counted.places.iter().map(|(place, counts)| {
+                let team = selected.team(place.as_deref());
+                PlaceCounts { cluster, place: place.clone(), team, counts: counts.clone() }
+            }));
+            for (group, tally) in &counted.tallies {
+                tallies[*group] += tally;
+            }
         }
         let rules = groups.rules.into_iter().zip(tallies).filter(|(_, tally)| !tally.is_empty());
         counts.rules = rules.map(|(rule, tally)| RuleCount { rule, tally }).collect();
@@ -246,39 +123,50 @@ impl<'v> FleetSelection<'v> {
         counts
     }
 
-    fn count_chunk(&self, clusters: &[(usize, &SelectedCluster<'v>)], groups: &RuleGroups<'v>) -> ChunkCounts<'v> {
-        let tallies = vec![RuleTally::default(); groups.rules.len()];
-        let mut chunk = ChunkCounts { clusters: Vec::new(), places: Vec::new(), tallies };
-        let mut parts = 0;
-        for (cluster, selected) in clusters {
-            let mut places: BTreeMap<Option<&'v str>, ResultCounts> = BTreeMap::new();
-            for part in &selected.parts {
-                parts += 1;
-                let counts = self.count_part(part, (*cluster, parts), &mut chunk.tallies, groups);
-                *places.entry(part.place.map(|place| &**place)).or_default() += &counts;
+    fn count_clusters(&self, clusters: &[SelectedCluster<'v>], groups: &RuleGroups<'v>) -> Vec<Arc<ClusterCounts>> {
+        let known = Some(&self.page.cache.counts).filter(|_| !self.is_filtered());
+        let mut tallies = TallyTable::new(groups);
+        let counted = clusters.iter().map(|selected| {
+            if let Some(counts) = known.and_then(|known| known.get(selected.cluster, self.filter.changed)) {
+                return counts;
             }
-            for (part, _, row) in selected.ended_rows(self.query, &self.filter) {
-                let place = selected.ended[part].part.place(row).map(|place| &**place);
-                let counts = places.entry(place).or_default();
-                counts.resolved += 1;
-                counts.changed = counts.changed.max(row.since);
+            let counts = Arc::new(self.count_cluster(selected, &mut tallies));
+            if let Some(known) = known {
+                known.keep(selected.cluster, self.filter.changed, &counts);
             }
-            let mut total = ResultCounts::default();
-            for (place, counts) in places.into_iter().filter(|(_, counts)| !counts.is_empty()) {
-                total += &counts;
-                chunk.places.push(PlaceCounts { cluster: *cluster, place, team: selected.team(place), counts });
-            }
-            chunk.clusters.push(total);
+            counts
+        });
+        counted.collect()
+    }
+
+    fn count_cluster(&self, selected: &SelectedCluster<'v>, tallies: &mut TallyTable<'_>) -> ClusterCounts {
+        let mut places: BTreeMap<Option<&Arc<str>>, ResultCounts> = BTreeMap::new();
+        let mut earliest = u32::MAX;
+        for (number, part) in selected.parts.iter().enumerate() {
+            let counts = self.count_part(part, number, tallies, &mut earliest);
+            *places.entry(part.place).or_default() += &counts;
         }
-        chunk
+        for (part, _, row) in selected.ended_rows(self.query, &self.filter) {
+            let counts = places.entry(selected.ended[part].part.place(row)).or_default();
+            counts.resolved += 1;
+            counts.changed = counts.changed.max(row.since);
+            earliest = earliest.min(row.since);
+        }
+        let mut counts =
+            ClusterCounts { total: ResultCounts::default(), places: Vec::new(), tallies: tallies.take(), earliest };
+        for (place, of_place) in places.into_iter().filter(|(_, counts)| !counts.is_empty()) {
+            counts.total += &of_place;
+            counts.places.push((place.cloned(), of_place));
+        }
+        counts
     }
 
     fn count_part(
         &self,
         selected: &SelectedPart<'v>,
-        (cluster, part): (usize, usize),
-        tallies: &mut [RuleTally],
-        groups: &RuleGroups<'v>,
+        number: usize,
+        tallies: &mut TallyTable<'_>,
+        earliest: &mut u32,
     ) -> ResultCounts {
         let mut counts = ResultCounts::default();
         let mut last_failing = None;
@@ -292,13 +180,42 @@ impl<'v> FleetSelection<'v> {
                 counts.new += 1;
                 counts.severe += usize::from(row.severity.is_some_and(|severity| severity <= Severity::High));
                 counts.changed = counts.changed.max(row.since);
+                *earliest = row.since.min(*earliest);
             }
-            let group = groups.of_rule.get(row.rule as usize);
-            if let Some(tally) = group.and_then(|group| tallies.get_mut(*group)) {
-                tally.count(row, part, cluster);
-            }
+            tallies.count(row, number);
         }
         counts
+    }
+}
+
+/// The tallies of the rules of one cluster.
+struct TallyTable<'g> {
+    of_rule: &'g [usize],
+    /// By group.
+    tallies: Vec<RuleTally>,
+    /// The groups that have a tally.
+    counted: Vec<usize>,
+}
+
+impl<'g> TallyTable<'g> {
+    fn new(groups: &'g RuleGroups<'_>) -> Self {
+        let tallies = vec![RuleTally::default(); groups.rules.len()];
+        Self { of_rule: &groups.of_rule, tallies, counted: Vec::new() }
+    }
+
+    fn count(&mut self, row: &Row, part: usize) {
+        let Some(group) = self.of_rule.get(row.rule as usize) else { return };
+        let Some(tally) = self.tallies.get_mut(*group) else { return };
+        if tally.is_empty() {
+            self.counted.push(*group);
+        }
+        tally.count(row, part);
+    }
+
+    /// Returns the tallies, and begins those of the next cluster.
+    fn take(&mut self) -> Vec<(usize, RuleTally)> {
+        let Self { tallies, counted, .. } = self;
+        counted.drain(..).map(|group| (group, std::mem::take(&mut tallies[group]))).collect()
     }
 }
 
@@ -325,7 +242,9 @@ impl<'v> FleetCounts<'v> {
     /// Returns the namespaces, the most severe first.
     pub(super) fn worst_places(&self) -> Vec<&PlaceCounts<'v>> {
         let mut places: Vec<_> = self.places.iter().collect();
-        places.sort_by_cached_key(|place| (std::cmp::Reverse(place.counts.severities()), place.cluster, place.place));
+        places.sort_by_cached_key(|place| {
+            (std::cmp::Reverse(place.counts.severities()), place.cluster, place.place.clone())
+        });
         places
     }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
-use super::cluster::PreparedPages;
+use super::cache::FleetCache;
 use crate::fleet::{
     clusters::Cluster,
     scope::FleetScope,
@@ -17,16 +17,17 @@ pub(crate) struct FleetPage {
     pub(super) at: Timestamp,
     /// Expected clusters without a bucket.
     pub(super) missing: Vec<String>,
-    pub(super) prepared: Arc<PreparedPages>,
+    pub(super) cache: Arc<FleetCache>,
 }
 
 impl FleetPage {
-    /// Makes the page of the clusters in scope at a time; `prepared` keeps the pages of single clusters.
-    pub(crate) fn new(view: &FleetView, scope: &FleetScope, at: Timestamp, prepared: Arc<PreparedPages>) -> Self {
+    /// Makes the page of the clusters in scope at a time; `cache` keeps what does not change between requests.
+    pub(crate) fn new(view: &FleetView, scope: &FleetScope, at: Timestamp, cache: Arc<FleetCache>) -> Self {
+        cache.counts.forget_gone(view);
         let missing = scope.missing(view).map(str::to_owned).collect();
         // Results have seconds.
         let at = Timestamp::from_second(at.as_second()).unwrap_or(at);
-        Self { view: scope.view(view), at, missing, prepared }
+        Self { view: scope.view(view), at, missing, cache }
     }
 
     /// Whether all expected clusters are live.

@@ -4,11 +4,7 @@ use std::collections::BTreeSet;
 
 use maud::{Markup, html};
 
-use super::{
-    counts::{FleetCounts, ResultCounts},
-    fleet_page::FleetPage,
-    selection::FleetSelection,
-};
+use super::{counts::FleetCounts, fleet_page::FleetPage, selection::FleetSelection, tally::ResultCounts};
 use crate::{
     fleet::view::ClusterStatus,
     model::verdict::{Outcome, Severity},

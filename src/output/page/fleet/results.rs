@@ -11,8 +11,9 @@ use std::{
 use jiff::Timestamp;
 
 use super::{
-    counts::{CLASSES, FleetCounts, class},
+    counts::FleetCounts,
     selection::{FleetSelection, SelectedCluster},
+    tally::{CLASSES, class},
 };
 use crate::audit::result::Entry;
 

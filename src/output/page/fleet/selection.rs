@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::fleet_page::FleetPage;
+use super::{fleet_page::FleetPage, tally::severity_index};
 use crate::{
     blocking::{in_parallel, parallelism},
     fleet::{
@@ -67,17 +67,12 @@ pub(super) struct RowFilter {
     /// The least time since when a violation exists, in seconds.
     since: Option<u32>,
     /// When the period of the changes begins, in seconds.
-    changed: u32,
+    pub(super) changed: u32,
 }
 
 /// Returns how many clusters a thread works on at a time, out of all: few of them are not worth a second thread.
 pub(super) fn chunk_size(clusters: usize) -> usize {
     clusters.div_ceil(parallelism() * 4).max(32)
-}
-
-/// Returns the index of a severity in an array that has the one of violations without a severity at its end.
-pub(super) fn severity_index(severity: Option<Severity>) -> usize {
-    severity.map_or(KINDS - 1, |severity| severity as usize)
 }
 
 fn seconds(at: Timestamp) -> u32 {

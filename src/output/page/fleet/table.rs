@@ -2,7 +2,7 @@
 
 use maud::{Markup, html};
 
-use super::counts::ResultCounts;
+use super::tally::ResultCounts;
 use crate::output::page::{
     parts::{delta, severity_label},
     query::{PageQuery, severity},

@@ -14,8 +14,7 @@ use super::{
 };
 use crate::{
     audit::result::{AuditResult, Ended},
-    fleet::samples::SampleCluster,
-    fleet::{scope::FleetScope, view::FleetView},
+    fleet::{follow::Update, samples::SampleCluster, scope::FleetScope, view::FleetView},
     model::verdict::Outcome,
     output::{
         page::{Page, PageContext},
@@ -88,10 +87,12 @@ fn the_page_of_a_cluster_is_its_own() {
 #[test]
 fn a_prepared_page_shows_what_has_changed_since() {
     let query = PageQuery { cluster: Some("prod".to_owned()), ..view_of(View::Objects) };
-    let prepared: Arc<PreparedPages> = Arc::default();
-    let html = |cluster: &SampleCluster, at: Timestamp| {
-        let view = FleetView::sample(std::slice::from_ref(cluster));
-        FleetPage::new(&view, &FleetScope::default(), at, Arc::clone(&prepared)).html(&query)
+    let cache: Arc<FleetCache> = Arc::default();
+    let mut view = FleetView::sample(&[]);
+    view.take(Update::Clusters(["prod".into()].into()));
+    let mut html = |cluster: &SampleCluster, at: Timestamp| {
+        view.set(&cluster.name, cluster.values(), now(), true);
+        FleetPage::new(&view, &FleetScope::default(), at, Arc::clone(&cache)).html(&query)
     };
     let mut cluster = SampleCluster::new("prod", owned(), now());
     assert!(html(&cluster, now()).contains("settings"));
@@ -101,6 +102,31 @@ fn a_prepared_page_shows_what_has_changed_since() {
     let later = now().saturating_add(SignedDuration::from_mins(4)).unwrap();
     let old = html(&cluster, later);
     assert!(old.contains(">outdated<") && old.contains("Not up to date: no heartbeat since"), "{old}");
+}
+
+#[test]
+fn counts_that_are_kept_are_those_of_now() {
+    let cache: Arc<FleetCache> = Arc::default();
+    let mut view = FleetView::sample(&[SampleCluster::new("prod", with_ended(), now())]);
+    view.take(Update::Clusters(["prod".into(), "test".into()].into()));
+    let counts = |view: &FleetView, hours: i64| {
+        let at = now().saturating_add(SignedDuration::from_hours(hours)).unwrap();
+        let page = FleetPage::new(view, &FleetScope::default(), at, Arc::clone(&cache));
+        let query = PageQuery::default();
+        let selection = FleetSelection::new(&page, &query);
+        let counts = selection.count();
+        (counts.total.violations(), counts.total.new, counts.total.resolved, counts.clusters.len())
+    };
+    assert_eq!(counts(&view, 0), (3, 2, 1, 2));
+    assert_eq!(counts(&view, 0), (3, 2, 1, 2));
+    assert_eq!(counts(&view, 24), (3, 2, 1, 2));
+    assert_eq!(counts(&view, 25), (3, 0, 0, 2), "what is new has become old");
+    assert_eq!(counts(&view, 0), (3, 2, 1, 2), "also if a clock is set back");
+    let other = SampleCluster::new("test", owned(), now());
+    view.set(&other.name, other.values(), now(), true);
+    assert_eq!(counts(&view, 0), (6, 4, 1, 2));
+    view.take(Update::Clusters(["test".into()].into()));
+    assert_eq!(counts(&view, 0), (3, 2, 0, 1));
 }
 
 #[test]
@@ -115,7 +141,7 @@ fn clusters_that_are_not_live_are_shown_first() {
     let live = SampleCluster::new("prod-live", owned(), now());
     let scope = FleetScope { expected: vec!["prod-gone".to_owned(), "prod-live".to_owned()], ..FleetScope::default() };
     let mut view = FleetView::sample(&[old, silent, unread, gaps, live]);
-    view.take(crate::fleet::follow::Update::Failed("prod-silent".into(), "cannot be opened: no rights".to_owned()));
+    view.take(Update::Failed("prod-silent".into(), "cannot be opened: no rights".to_owned()));
     let fleet = FleetPage::new(&view, &scope, now(), Arc::default());
     let overview = fleet.html(&PageQuery::default());
     for text in [

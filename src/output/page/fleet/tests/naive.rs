@@ -8,8 +8,9 @@ use jiff::{SignedDuration, Timestamp};
 use super::{
     super::{
         super::query::{owner_kind, place, severity},
-        counts::{CLASSES, FleetCounts, ResultCounts},
-        selection::{FleetSelection, severity_index},
+        counts::FleetCounts,
+        selection::FleetSelection,
+        tally::{CLASSES, ResultCounts, severity_index},
     },
     csv_lines, json, now, page,
     random::{clusters, query},
@@ -169,7 +170,7 @@ fn compare_counts(selection: &FleetSelection<'_>, counts: &FleetCounts<'_>, sele
     let by_place = selected.counts(|(cluster, entry)| (cluster.name.to_string(), entry.resource.namespace.clone()));
     let shown = counts.places.iter().map(|row| {
         let name = selection.clusters[row.cluster].cluster.name.to_string();
-        ((name, row.place.map(std::sync::Arc::from)), row.counts.clone())
+        ((name, row.place.clone()), row.counts.clone())
     });
     assert_eq!(shown.collect::<BTreeMap<_, _>>(), by_place);
     let by_team = selected.counts(|(cluster, entry)| {

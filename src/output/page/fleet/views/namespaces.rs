@@ -44,7 +44,7 @@ fn row<'c>(selection: &FleetSelection<'_>, row: &'c PlaceCounts<'_>, has_teams: 
     let objects = PageQuery {
         cluster: Some(name.to_owned()),
         label: None,
-        namespace: Some(place_name(row.place).to_owned()),
+        namespace: Some(place_name(row.place.as_deref()).to_owned()),
         ..selection.query.to(View::Objects)
     };
     let mut before = vec![html! { a href=(cluster_link(selection, name)) { (shown_line(name)) } }];
@@ -52,7 +52,7 @@ fn row<'c>(selection: &FleetSelection<'_>, row: &'c PlaceCounts<'_>, has_teams: 
         before.push(html! { (row.team.map_or(String::new(), shown_line)) });
     }
     CountedRow {
-        first: html! { a href=(objects.url()) { (shown_place(place_name(row.place))) } },
+        first: html! { a href=(objects.url()) { (shown_place(place_name(row.place.as_deref()))) } },
         before,
         counts: &row.counts,
         objects,
