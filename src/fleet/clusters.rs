@@ -10,6 +10,7 @@ use hyper::body::Bytes;
 use jiff::Timestamp;
 
 use super::{
+    bucket::Kept,
     keys::{Item, Key, ResultsPart},
     names::Names,
     packed,
@@ -194,6 +195,20 @@ impl ShardView {
 impl Cluster {
     pub(crate) fn new(name: &Arc<str>) -> Self {
         Self { name: Arc::clone(name), is_read: false, problem: String::new(), revision: 0, shards: BTreeMap::new() }
+    }
+
+    /// Returns the cluster as all values of its bucket describe it. Keys of other versions of kaudit are skipped.
+    ///
+    /// # Errors
+    /// Which value cannot be read, and why.
+    pub(crate) fn read(name: &Arc<str>, values: &BTreeMap<String, Kept>) -> Result<Self, String> {
+        let (mut cluster, mut names) = (Self { is_read: true, ..Self::new(name) }, Arc::default());
+        for (text, kept) in values {
+            let Some(Key { shard, item }) = Key::parse(text) else { continue };
+            let taken = cluster.shard(shard).set(item, Some((&kept.value, kept.at)), &mut names);
+            taken.map_err(|why| format!("{text} cannot be read: {why}"))?;
+        }
+        Ok(cluster)
     }
 
     /// Returns a shard, to change it.

@@ -10,7 +10,11 @@ use futures::{FutureExt as _, future::BoxFuture};
 use jiff::Timestamp;
 use tokio::time::sleep;
 
-use super::bucket::{Bucket, BucketServer, Kept, Write, WriteError};
+use super::{
+    bucket::{Bucket, BucketServer, Kept, Write, WriteError},
+    clusters::Cluster,
+};
+use crate::audit::result::AuditResult;
 
 /// A server of buckets in memory, which can fail. Clones share the buckets.
 #[derive(Debug, Clone, Default)]
@@ -57,6 +61,14 @@ impl MemoryServer {
     /// Returns the values in the bucket of a cluster.
     pub fn bucket(&self, cluster: &str) -> BTreeMap<String, Kept> {
         self.lock().buckets.get(cluster).cloned().unwrap_or_default()
+    }
+
+    /// Returns the results that a view reads from the bucket of a cluster; `None` if no shard has written its state.
+    ///
+    /// # Errors
+    /// Which value cannot be read, and why.
+    pub fn result(&self, cluster: &str) -> Result<Option<AuditResult>, String> {
+        Cluster::read(&cluster.into(), &self.bucket(cluster))?.result(Timestamp::now())
     }
 
     /// Returns the keys that were written since the last call, in order.

@@ -16,7 +16,7 @@ use crate::{
         overview::Progress,
         result::{AuditResult, Ended, Entry},
     },
-    fleet::{clusters::Cluster, keys::Key, memory::MemoryServer, view::ClusterStatus},
+    fleet::{clusters::Cluster, memory::MemoryServer, view::ClusterStatus},
     judge::set::PolicySet,
     model::{coverage::Coverage, object::ObjectRef, shard::Shard, verdict::Finding},
 };
@@ -99,14 +99,7 @@ fn start(
 
 /// Returns a cluster as a view reads it from a bucket.
 fn read(server: &MemoryServer) -> Cluster {
-    let (mut cluster, mut names) = (Cluster::new(&"blue".into()), Arc::default());
-    for (key, kept) in server.bucket("blue") {
-        if let Some(key) = Key::parse(&key) {
-            cluster.shard(key.shard).set(key.item, Some((&kept.value, kept.at)), &mut names).unwrap();
-        }
-    }
-    cluster.is_read = true;
-    cluster
+    Cluster::read(&"blue".into(), &server.bucket("blue")).unwrap()
 }
 
 /// Whether a key has a value of this kind.

@@ -1,5 +1,7 @@
 //! Compares kaudit's output for a cluster with the expected results of its policies.
 
+mod bucket;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::ensure;

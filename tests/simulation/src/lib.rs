@@ -7,12 +7,14 @@
 //! cluster ◄── comparison ◄─┘ │          ▼
 //! policies    history        │       faults
 //! owners                     ▼          │
-//!                          server ◄─────┘
+//!                          server ◄─────┤
+//!                           bus ◄───────┘
 //!
 //! machine    the clock and the random numbers of a run
 //! process    each run has a process of its own
 //! ```
 
+pub mod bus;
 pub mod cluster;
 pub mod comparison;
 pub mod excuses;

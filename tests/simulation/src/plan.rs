@@ -1,13 +1,15 @@
 //! The steps of a run, determined by a seed. Any subset of the steps can also be run.
 
 mod admission_policies;
+mod bus;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use fastrand::Rng;
 
-use self::admission_policies::AdmissionDraws;
+use self::{admission_policies::AdmissionDraws, bus::BusDraws};
 use crate::{
+    bus::BusFault,
     cluster::{Contents, KINDS, NAMESPACE, ObjectName, WIDGET},
     excuses::Excuse,
     faults::{self, FaultRates, Outage},
@@ -50,6 +52,10 @@ pub enum RunStep {
     SetFaults(FaultRates),
     /// This group is missing from the next discovery.
     MissGroup(&'static str),
+    /// The bus fails.
+    BreakBus(BusFault),
+    /// The bus works again.
+    RestoreBus,
     /// Another process takes the Leases, once everything has converged.
     TakeLeases,
     /// Requests for some resources begin to fail, once everything has converged.
@@ -207,6 +213,8 @@ struct Generator {
     others: Rng,
     /// Random numbers for admission policies, so that worlds without them keep their steps.
     admission: AdmissionDraws,
+    /// Random numbers for the bus, so that all worlds keep their other steps.
+    bus: BusDraws,
     size: Size,
     kinds: Vec<usize>,
     settings: ReplicaSettings,
@@ -254,12 +262,15 @@ pub fn steps(seed: u64) -> Vec<RunStep> {
     };
     let has_transitions = others.u8(..6) == 0;
     let faults = random.u8(..3) > 0;
+    let bus = BusDraws::new(seed);
+    settings.mirrors = bus.has_bus();
     // A shard does not read all owners, nor does a replica that excludes kinds.
     let has_owners = !settings.sharded && settings.excluded.is_none() && !settings.judged_kinds;
     let mut generator = Generator {
         random,
         others,
         admission: AdmissionDraws::new(seed, size.policies),
+        bus,
         size,
         kinds,
         settings,
@@ -303,6 +314,7 @@ fn settings(random: &mut Rng, kinds: &[usize]) -> ReplicaSettings {
         share_verdicts: !unshared,
         slow_events: false,
         admission_policies: false,
+        mirrors: false,
     }
 }
 
@@ -349,6 +361,7 @@ impl Generator {
                 let longest = waits[self.random.usize(..waits.len())];
                 steps.push(RunStep::Wait(self.random.u32(..longest)));
                 self.change_admission_policies(&mut steps, is_only_trouble);
+                self.change_bus(&mut steps, is_only_trouble);
             }
             if self.faults && self.others.u8(..16) == 0 {
                 steps.push(RunStep::TakeLeases);
@@ -493,7 +506,8 @@ impl Generator {
     /// Changes kaudit's settings in a way that does not change the expected results.
     fn configure(&mut self) -> RunStep {
         let other = settings(&mut self.random, &self.kinds);
-        let ReplicaSettings { sharded, excluded, judged_kinds, slow_events, admission_policies, .. } = self.settings;
+        let ReplicaSettings { sharded, excluded, judged_kinds, slow_events, admission_policies, mirrors, .. } =
+            self.settings;
         let replicas = if sharded { other.replicas.max(2) } else { other.replicas };
         let in_cluster = other.in_cluster && !self.has_library;
         self.settings = ReplicaSettings {
@@ -504,6 +518,7 @@ impl Generator {
             excluded,
             judged_kinds,
             slow_events,
+            mirrors,
             ..other
         };
         RunStep::Configure(self.settings)

@@ -17,6 +17,7 @@ use kaudit::{
     cli::{Subcommand, config},
     cluster::client::Transport,
     commands::check,
+    fleet::bucket::BucketServer,
     telemetry::Telemetry,
 };
 use serde_json::{Value, json};
@@ -30,6 +31,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use crate::{
+    bus::{Bus, BusConnection, CLUSTER},
     cluster::{self, HOME, KINDS},
     excuses::EXCEPTION_FILES,
     faults::{ReplicaConnection, SharedFaults},
@@ -75,6 +77,8 @@ pub struct ReplicaSettings {
     pub share_verdicts: bool,
     /// Whether Events are written so slowly that some are usually pending.
     pub slow_events: bool,
+    /// Whether the results are mirrored into a bucket of the bus.
+    pub mirrors: bool,
 }
 
 impl Default for ReplicaSettings {
@@ -90,6 +94,7 @@ impl Default for ReplicaSettings {
             by_object: false,
             share_verdicts: true,
             slow_events: false,
+            mirrors: false,
         }
     }
 }
@@ -147,6 +152,12 @@ impl ReplicaSettings {
         arguments
     }
 
+    /// Returns the names of the shards in keys of the bucket.
+    pub fn shards(&self) -> Vec<String> {
+        let shards = self.leaders();
+        (0..shards).map(|shard| format!("{shard}-{shards}")).collect()
+    }
+
     /// Returns the names of the Audits of all replicas.
     pub fn audits(&self) -> Vec<String> {
         if self.sharded {
@@ -167,6 +178,7 @@ pub struct Replica {
     /// The port of its page.
     page: u16,
     connection: Arc<ReplicaConnection>,
+    bus: Arc<BusConnection>,
     stop: CancellationToken,
     running: JoinHandle<anyhow::Result<u8>>,
 }
@@ -180,6 +192,7 @@ impl Replica {
     pub fn start(
         server: &ApiServer,
         faults: &SharedFaults,
+        bus: &Bus,
         settings: &ReplicaSettings,
         number: u8,
     ) -> anyhow::Result<Self> {
@@ -194,8 +207,12 @@ impl Replica {
         arguments.push(format!("--notify={}", config.display()));
         let [port, page] = free_ports()?;
         arguments.extend([format!("--listen=127.0.0.1:{port}"), format!("--listen-ui=127.0.0.1:{page}")]);
-        let check = run(&arguments, server.transport(HOME, USER, Arc::clone(&connection) as _), stop.clone())?;
-        Ok(Self { folder, port, page, connection, stop, running: spawn_local(check) })
+        let bus = bus.connect();
+        let mirror = settings.mirrors.then(|| Arc::clone(&bus) as _);
+        arguments.extend(settings.mirrors.then(|| format!("--cluster-name={CLUSTER}")));
+        let transport = server.transport(HOME, USER, Arc::clone(&connection) as _);
+        let check = run(&arguments, transport, mirror, stop.clone())?;
+        Ok(Self { folder, port, page, connection, bus, stop, running: spawn_local(check) })
     }
 
     /// Returns the response of a path.
@@ -238,6 +255,7 @@ impl Replica {
     /// If writing fails.
     pub fn kill(&self) -> io::Result<()> {
         self.connection.cut(true);
+        self.bus.cut();
         self.stop.cancel();
         fs::remove_file(self.folder.path().join(NOTIFIED))
     }
@@ -310,7 +328,7 @@ pub async fn once(server: &ApiServer, settings: &ReplicaSettings, user: &str) ->
     let file = "once.json";
     let mut arguments = settings.arguments();
     arguments.extend(["--once", "-o=json=once.json"].map(str::to_owned));
-    let code = run(&arguments, transport, CancellationToken::new())?.await?;
+    let code = run(&arguments, transport, None, CancellationToken::new())?.await?;
     let text = fs::read_to_string(file).with_context(|| format!("no output, exit code {code}"))?;
     Ok((code, serde_json::from_str(&text)?))
 }
@@ -318,11 +336,13 @@ pub async fn once(server: &ApiServer, settings: &ReplicaSettings, user: &str) ->
 fn run(
     arguments: &[String],
     transport: Transport,
+    mirror: Option<Arc<dyn BucketServer>>,
     stop: CancellationToken,
 ) -> anyhow::Result<impl Future<Output = anyhow::Result<u8>> + use<>> {
     let given = ["kaudit", "check"].into_iter().chain(arguments.iter().map(String::as_str)).map(Into::into);
     let Subcommand::Check(mut check) = config::load(given)? else { bail!("this is not a check") };
     check.cluster.transport = Some(transport);
+    check.mirror.server = mirror;
     Ok(async move {
         let telemetry = Telemetry::start();
         Box::pin(check::run_until(*check, &telemetry, stop)).await

@@ -1,5 +1,6 @@
 //! One run: executes the steps of a plan, and compares kaudit's results with the expected ones.
 
+mod bucket;
 mod checks;
 
 use std::{
@@ -19,6 +20,7 @@ use tokio::{
 };
 
 use crate::{
+    bus::Bus,
     cluster::{self, HOME, NAMESPACE, ObjectName},
     faults::SharedFaults,
     history::History,
@@ -88,6 +90,7 @@ async fn execute(steps: &[RunStep], report: &mut Report) -> anyhow::Result<()> {
     let mut run = RunState {
         server,
         faults: SharedFaults::default(),
+        bus: Bus::default(),
         settings: ReplicaSettings::default(),
         files: PolicyFiles::new(".".into())?,
         replicas: BTreeMap::new(),
@@ -122,6 +125,9 @@ async fn execute(steps: &[RunStep], report: &mut Report) -> anyhow::Result<()> {
         // Writing to a string cannot fail.
         let _written = writeln!(report.trace, "{at} {} {} {code}", request.verb, request.path);
     }
+    for key in run.bus.written() {
+        let _written = writeln!(report.trace, "bus {key}");
+    }
     outcome.and(ended)
 }
 
@@ -142,6 +148,7 @@ async fn keep_writing(server: ApiServer, name: ObjectName, pause: Duration) {
 struct RunState {
     server: ApiServer,
     faults: SharedFaults,
+    bus: Bus,
     settings: ReplicaSettings,
     files: PolicyFiles,
     replicas: BTreeMap<u8, Replica>,
@@ -277,6 +284,8 @@ impl RunState {
                 self.faults.set(rates.clone());
                 self.had_faults = true;
             }
+            RunStep::BreakBus(fault) => self.bus.fail(*fault),
+            RunStep::RestoreBus => self.bus.restore(),
             RunStep::MissGroup(group) => {
                 self.faults.miss(group);
                 self.had_faults = true;
@@ -325,7 +334,8 @@ impl RunState {
             if !std::mem::replace(&mut self.has_started, true) {
                 self.history.begin(self.list().audited());
             }
-            self.replicas.insert(number, Replica::start(&self.server, &self.faults, &self.settings, number)?);
+            self.replicas
+                .insert(number, Replica::start(&self.server, &self.faults, &self.bus, &self.settings, number)?);
         }
         Ok(())
     }

@@ -83,6 +83,7 @@ impl RunState {
         for policy in self.files.repair()? {
             replica::write_policy(&self.server, &policy);
         }
+        self.restore_bus().await;
         if std::mem::take(&mut self.had_faults) {
             self.wait_for_replicas().await;
             self.disturbed = machine::elapsed();
@@ -168,7 +169,7 @@ impl RunState {
             return Ok(());
         }
         sleep(SETTLED).await;
-        let before = self.lasting();
+        let (before, mirrored) = (self.lasting(), self.bus.written().len());
         let numbers: Vec<u8> = self.replicas.keys().copied().collect();
         self.stop_all().await?;
         self.faults.set(rates.clone());
@@ -186,7 +187,10 @@ impl RunState {
         self.history.check(&self.list(), depends_on_time).context("after a restart")?;
         // Kinds that were temporarily unreadable may have been recorded as such.
         let may_change = is_disturbed || depends_on_time;
-        if may_change { Ok(()) } else { changed(&before, &self.lasting()).context("after a restart") }
+        if may_change {
+            return Ok(());
+        }
+        changed(&before, &self.lasting()).and_then(|()| self.only_states(mirrored)).context("after a restart")
     }
 
     /// Stops all replicas as soon as their results are right, and checks that they record them before they end.
@@ -261,6 +265,7 @@ impl RunState {
         // Requests that hang because of faults time out before.
         sleep(SETTLED.max((self.disturbed + GIVING_UP).saturating_sub(machine::elapsed()))).await;
         let (before, sent) = (self.stored(), self.server.requests().len());
+        let mirrored = self.bus.written().len();
         sleep(QUIET).await;
         // A date may have passed meanwhile.
         let patience = if self.depend_on_time() { REEVALUATION } else { Duration::ZERO };
@@ -278,7 +283,8 @@ impl RunState {
         match by_kaudit.into_iter().find(|entry| writes(entry) && !is_renewed(entry) && !is_review(entry)) {
             Some(entry) => bail!("in a quiet cluster: {} {}", entry.request.verb, entry.request.path),
             None => changed(&before, &self.stored()),
-        }
+        }?;
+        self.only_heartbeats(mirrored, QUIET)
     }
 
     pub(super) fn depend_on_time(&self) -> bool {
@@ -321,6 +327,7 @@ impl RunState {
         self.compare_coverage(&cluster)?;
         self.compare_served(&expected).await?;
         self.compare_receivers(&cluster, &expected)?;
+        self.compare_bucket(&cluster, &expected, true).await?;
         let outcome = replica::once(&self.server, &self.settings, ADMIN).await.context("check --once");
         // A date may have passed meanwhile.
         self.expected().1.compare_once(outcome)
@@ -340,6 +347,7 @@ impl RunState {
             }
         }
         self.compare_served(&expected).await?;
+        self.compare_bucket(&cluster, &expected, outage != Outage::Reports).await?;
         self.compare_receivers(&cluster, &expected)
     }
 
