@@ -5,7 +5,7 @@ use fastrand::Rng;
 use super::{Generator, RunStep};
 use crate::{
     bus::{BusFault, LATEST},
-    cluster::{Contents, ObjectName},
+    cluster::{Contents, KINDS, ObjectName},
 };
 
 /// Separates these random numbers from the others of a seed.
@@ -57,9 +57,16 @@ impl BusDraws {
 }
 
 impl Generator {
-    /// Sometimes adds a fault of the bus, or its end, if the world has a bus and faults.
+    /// Sometimes adds what the bucket depends on, if the world has one: a fault of the bus, or its end, or a change while
+    /// no replica runs.
     pub(super) fn change_bus(&mut self, steps: &mut Vec<RunStep>, is_only_trouble: bool) {
-        if !self.bus.has_bus || !self.faults {
+        if !self.bus.has_bus {
+            return;
+        }
+        if !is_only_trouble && self.bus.random.u8(..24) == 0 {
+            return self.empty_namespace(steps);
+        }
+        if !self.faults {
             return;
         }
         let replicas = self.settings.replicas;
@@ -83,5 +90,16 @@ impl Generator {
         let random = &mut self.bus.random;
         let longest = self.size.waits[random.usize(..self.size.waits.len())];
         steps.push(RunStep::Wait(random.u32(..longest)));
+    }
+
+    /// Deletes all objects in a namespace while no replica runs, so that only the bucket has results there.
+    fn empty_namespace(&mut self, steps: &mut Vec<RunStep>) {
+        let (namespace, replicas) = (self.bus.random.u8(..self.size.namespaces), self.settings.replicas);
+        steps.extend((0..replicas).map(RunStep::Stop));
+        let kinds = self.kinds.iter().filter(|kind| KINDS[**kind].namespaced);
+        let names = kinds.flat_map(|kind| (0..self.size.names).map(|name| ObjectName { kind: *kind, namespace, name }));
+        steps.extend(names.map(RunStep::Delete));
+        steps.extend((0..replicas).map(RunStep::Start));
+        steps.push(RunStep::Wait(self.bus.random.u32(..10_000)));
     }
 }
