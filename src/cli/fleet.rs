@@ -41,7 +41,7 @@ pub struct FleetArgs {
         value_name = "URL",
         value_delimiter = ',',
         required = true,
-        value_parser = values::nats_url,
+        value_parser = values::nats_url(),
         help_heading = "Fleet"
     )]
     pub nats: Vec<String>,

@@ -24,7 +24,7 @@ pub struct MirrorArgs {
     /// Mirror the results into the JetStream bucket of this cluster on these NATS servers, from which kaudit fleet reads
     /// all clusters; repeatable. Needs --cluster-name
     #[expect(clippy::doc_markdown, reason = "help is not Markdown")]
-    #[arg(long, env = "KAUDIT_FLEET", value_name = "URL", value_delimiter = ',', value_parser = values::nats_url)]
+    #[arg(long, env = "KAUDIT_FLEET", value_name = "URL", value_delimiter = ',', value_parser = values::nats_url())]
     pub fleet: Vec<String>,
 
     /// A label of this cluster, by which kaudit fleet selects clusters; repeatable

@@ -1,10 +1,15 @@
 //! Parsers of option values.
 
-use std::{ffi::OsString, path::PathBuf, time::Duration};
+use std::{
+    ffi::{OsStr, OsString},
+    path::PathBuf,
+    time::Duration,
+};
 
 use clap::{
-    ValueEnum as _,
+    Arg, Command, ValueEnum as _,
     builder::{OsStringValueParser, TypedValueParser},
+    error::ErrorKind,
 };
 use jiff::SignedDuration;
 use tracing_subscriber::{EnvFilter, filter::LevelFilter};
@@ -100,9 +105,24 @@ pub(super) fn rule_settings(text: &str) -> Result<RuleSettings, String> {
 /// The options that take credentials of NATS.
 pub(super) const NATS_LOGINS: &str = "--nats-credentials, --nats-nkey or --nats-user";
 
-/// Parses the address of a NATS server.
-pub(super) fn nats_url(text: &str) -> Result<String, String> {
-    NatsServers::address(text, NATS_LOGINS).map(|_| text.to_owned())
+/// Parses the address of a NATS server. The error does not show it, as it may have a password.
+pub(super) fn nats_url() -> impl TypedValueParser<Value = String> {
+    NatsUrlParser
+}
+
+#[derive(Clone)]
+struct NatsUrlParser;
+
+impl TypedValueParser for NatsUrlParser {
+    type Value = String;
+
+    fn parse_ref(&self, command: &Command, argument: Option<&Arg>, value: &OsStr) -> Result<String, clap::Error> {
+        let text = value.to_str().unwrap_or_default();
+        NatsServers::address(text, NATS_LOGINS).map(|_| text.to_owned()).map_err(|why| {
+            let argument = argument.map(ToString::to_string).unwrap_or_default();
+            clap::Error::raw(ErrorKind::ValueValidation, format!("the value of {argument} {why}\n")).with_cmd(command)
+        })
+    }
 }
 
 /// Parses `KEY=VALUE`.
@@ -223,6 +243,15 @@ pub(crate) fn check_filter(text: &str) -> Result<String, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_address_with_a_password_is_not_shown() {
+        let command = Command::new("kaudit").arg(Arg::new("nats").long("nats").value_parser(nats_url()));
+        let why = |url: &str| command.clone().try_get_matches_from(["kaudit", "--nats", url]).unwrap_err().to_string();
+        let shown = why("nats://user:hidden@nats.example.com");
+        assert!(shown.contains("--nats <nats> must not contain credentials") && !shown.contains("hidden"), "{shown}");
+        assert!(why("http://nats.example.com").contains("must be URLs such as"));
+    }
 
     #[test]
     fn invalid_log_filters_are_rejected() {

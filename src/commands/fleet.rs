@@ -18,6 +18,7 @@ use crate::{
     cli::fleet::FleetArgs,
     fleet::{
         bucket::BucketServer as _,
+        clusters::Cluster,
         follow, keys, result,
         scope::FleetScope,
         view::{self, FleetView},
@@ -66,8 +67,9 @@ async fn write(fleet: &FleetArgs, mut view: watch::Receiver<Arc<FleetView>>) -> 
         let why = if view.problem.is_empty() { "NATS did not answer in time" } else { &view.problem };
         bail!("{why}\nCheck --nats and the login");
     }
-    let clusters = scope(fleet).clusters(&view);
-    let result = result::merged(&clusters, &fleet.expect_cluster, Timestamp::now()).map_err(anyhow::Error::msg)?;
+    let scope = scope(fleet);
+    let clusters = scope.clusters(&view);
+    let result = result::merged(&clusters, scope.missing(&view), Timestamp::now()).map_err(anyhow::Error::msg)?;
     let Some(mut result) = result else {
         bail!("no cluster: {}", nothing(fleet, &view));
     };
@@ -91,11 +93,14 @@ fn scope(fleet: &FleetArgs) -> FleetScope {
 
 /// Says why there is no result.
 fn nothing(fleet: &FleetArgs, view: &FleetView) -> String {
-    let problems = view.clusters.values().filter(|cluster| !cluster.problem.is_empty());
-    let problems: Vec<String> = problems.map(|cluster| format!("\n{}: {}", cluster.name, cluster.problem)).collect();
-    match view.clusters.len() {
-        0 => "there is no bucket of a cluster: run kaudit check --fleet in the clusters".to_owned(),
-        _ if scope(fleet).clusters(view).is_empty() => "--cluster and --selector select none".to_owned(),
+    let selected = scope(fleet).clusters(view);
+    let problem = |cluster: &Arc<Cluster>| Some(format!("\n{}: {}", cluster.name, cluster.problem()?));
+    let problems: Vec<String> = selected.values().filter_map(problem).collect();
+    match selected.len() {
+        _ if view.clusters.is_empty() => {
+            "there is no bucket of a cluster: run kaudit check --fleet in the clusters".to_owned()
+        }
+        0 => "--cluster and --selector select none".to_owned(),
         buckets => format!("none of {} has results yet{}", count(buckets, "bucket"), problems.concat()),
     }
 }

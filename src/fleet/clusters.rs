@@ -22,6 +22,18 @@ use crate::{
     model::verdict::{Outcome, Severity},
 };
 
+/// The most values of a cluster that are read, the most memory that they may take, and the most shards. One bucket must not
+/// exhaust the memory of a view of all: a few kilobytes can unpack to very much.
+const MOST_VALUES: usize = 100_000;
+const MOST_BYTES: usize = 128 << 20;
+const MOST_SHARDS: usize = 256;
+/// The most rules and kinds of a part, and the most names that a cluster may add to [`Names`], which keeps them.
+const MOST_RULES: usize = 10_000;
+const MOST_KINDS: usize = 1_000;
+const MOST_NAMES: usize = 20_000;
+/// How many problems of values are kept; with more, the cluster stays unreadable.
+const MOST_PROBLEMS: usize = 1_000;
+
 /// What is needed of a result to count and to select it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Row {
@@ -59,6 +71,10 @@ pub(crate) struct ShardView {
     pub(crate) parts: BTreeMap<ResultsPart, Arc<Part>>,
     /// Resolved violations, by the time in microseconds until which they are.
     pub(crate) ended: BTreeMap<i64, Arc<Part>>,
+    /// How many bytes of memory the parts take, and about how many the state and the policies.
+    bytes: usize,
+    state_bytes: usize,
+    policies_bytes: usize,
 }
 
 /// One cluster.
@@ -67,8 +83,12 @@ pub(crate) struct Cluster {
     pub(crate) name: Arc<str>,
     /// Whether the bucket was read to its end.
     pub(crate) is_read: bool,
-    /// Why the bucket, or a part of it, cannot be read; empty if it can.
-    pub(crate) problem: String,
+    /// Why the bucket cannot be read; empty if it can.
+    pub(crate) bucket_problem: String,
+    /// Why values cannot be read, by key.
+    unreadable: BTreeMap<Key, String>,
+    /// How many names it has added to [`Names`].
+    names_added: usize,
     /// Grows with each change, except for heartbeats.
     pub(crate) revision: u64,
     /// All shards, also those of another number of shards, by `I-N`.
@@ -81,7 +101,7 @@ impl Part {
     /// # Errors
     /// If it is damaged.
     fn new(packed: &Bytes, names: &mut Arc<Names>) -> Result<Self, String> {
-        let stored: StoredPart = packed::read(packed)?;
+        let stored = Self::stored(packed)?;
         Ok(Self { packed: packed.to_vec().into(), rows: Self::rows(&stored, names), places: Box::default() })
     }
 
@@ -90,7 +110,7 @@ impl Part {
     /// # Errors
     /// If it is damaged.
     fn of_places(packed: &Bytes, names: &mut Arc<Names>) -> Result<Self, String> {
-        let stored: StoredPart = packed::read(packed)?;
+        let stored = Self::stored(packed)?;
         let mut known: BTreeSet<Arc<str>> = BTreeSet::new();
         let places = stored.objects().iter().map(|object| {
             let place = object.resource.namespace.clone()?;
@@ -99,6 +119,15 @@ impl Part {
         });
         let places = places.collect();
         Ok(Self { packed: packed.to_vec().into(), rows: Self::rows(&stored, names), places })
+    }
+
+    fn stored(packed: &Bytes) -> Result<StoredPart, String> {
+        let stored: StoredPart = packed::read(packed)?;
+        let kinds = stored.objects().iter().map(|object| &object.owner.as_ref().unwrap_or(&object.resource).kind);
+        if stored.rules().len() > MOST_RULES || kinds.collect::<BTreeSet<_>>().len() > MOST_KINDS {
+            return Err(format!("has more than {MOST_RULES} rules or {MOST_KINDS} kinds"));
+        }
+        Ok(stored)
     }
 
     fn rows(stored: &StoredPart, names: &mut Arc<Names>) -> Box<[Row]> {
@@ -140,10 +169,14 @@ impl Part {
     }
 
     /// Returns how many bytes of memory it takes.
-    #[cfg(test)]
     pub(crate) fn bytes(&self) -> usize {
         size_of::<Self>() + self.packed.len() + size_of_val(&*self.rows) + size_of_val(&*self.places)
     }
+}
+
+/// Returns about how much memory a packed value takes: short texts take eight times the bytes of their JSON.
+fn about_bytes(packed: &[u8]) -> Result<usize, String> {
+    Ok(packed::unpack(packed)?.len() * 8)
 }
 
 impl ShardView {
@@ -165,19 +198,27 @@ impl ShardView {
                 self.heartbeat = value.map(read).transpose()?;
             }
             (Item::State, value) => {
-                self.state = value.map(|(value, _)| packed::read(value)).transpose()?.map(Arc::new);
+                self.state_bytes = value.map_or(Ok(0), |(value, _)| about_bytes(value))?;
+                self.state = value.map(|(value, _)| ClusterState::read(value)).transpose()?.map(Arc::new);
             }
             (Item::Policies, value) => {
+                self.policies_bytes = value.map_or(Ok(0), |(value, _)| about_bytes(value))?;
                 self.policies = value.map(|(value, _)| Names::policies(names, value)).transpose()?;
             }
             (Item::Results(part), Some((value, _))) => {
-                self.parts.insert(part, Arc::new(Part::new(value, names)?));
+                let new = Arc::new(Part::new(value, names)?);
+                self.bytes += new.bytes();
+                let old = self.parts.insert(part, new);
+                self.bytes -= old.map_or(0, |old| old.bytes());
             }
-            (Item::Results(part), None) => drop(self.parts.remove(&part)),
+            (Item::Results(part), None) => self.bytes -= self.parts.remove(&part).map_or(0, |old| old.bytes()),
             (Item::Ended(until), Some((value, _))) => {
-                self.ended.insert(until, Arc::new(Part::of_places(value, names)?));
+                let new = Arc::new(Part::of_places(value, names)?);
+                self.bytes += new.bytes();
+                let old = self.ended.insert(until, new);
+                self.bytes -= old.map_or(0, |old| old.bytes());
             }
-            (Item::Ended(until), None) => drop(self.ended.remove(&until)),
+            (Item::Ended(until), None) => self.bytes -= self.ended.remove(&until).map_or(0, |old| old.bytes()),
         }
         Ok(())
     }
@@ -189,12 +230,21 @@ impl ShardView {
         self.policies.take_if(|_| !is_kept(Item::Policies));
         self.parts.retain(|part, _| is_kept(Item::Results(part.clone())));
         self.ended.retain(|until, _| is_kept(Item::Ended(*until)));
+        self.bytes = self.parts.values().chain(self.ended.values()).map(|part| part.bytes()).sum();
     }
 }
 
 impl Cluster {
     pub(crate) fn new(name: &Arc<str>) -> Self {
-        Self { name: Arc::clone(name), is_read: false, problem: String::new(), revision: 0, shards: BTreeMap::new() }
+        Self {
+            name: Arc::clone(name),
+            is_read: false,
+            bucket_problem: String::new(),
+            unreadable: BTreeMap::new(),
+            names_added: 0,
+            revision: 0,
+            shards: BTreeMap::new(),
+        }
     }
 
     /// Returns the cluster as all values of its bucket describe it. Keys of other versions of kaudit are skipped.
@@ -204,16 +254,69 @@ impl Cluster {
     pub(crate) fn read(name: &Arc<str>, values: &BTreeMap<String, Kept>) -> Result<Self, String> {
         let (mut cluster, mut names) = (Self { is_read: true, ..Self::new(name) }, Arc::default());
         for (text, kept) in values {
-            let Some(Key { shard, item }) = Key::parse(text) else { continue };
-            let taken = cluster.shard(shard).set(item, Some((&kept.value, kept.at)), &mut names);
-            taken.map_err(|why| format!("{text} cannot be read: {why}"))?;
+            let Some(key) = Key::parse(text) else { continue };
+            cluster.set(&key, Some((&kept.value, kept.at)), &mut names);
         }
-        Ok(cluster)
+        cluster.problem().map_or(Ok(cluster), Err)
     }
 
-    /// Returns a shard, to change it.
-    pub(crate) fn shard(&mut self, shard: Arc<str>) -> &mut ShardView {
-        self.shards.entry(shard).or_default()
+    /// Takes a value, or its deletion. If it cannot be read, the last one remains, and the cluster has a
+    /// [problem](Self::problem) until another value of the key can be read.
+    pub(crate) fn set(&mut self, key: &Key, value: Option<(&Bytes, Timestamp)>, names: &mut Arc<Names>) {
+        let known = names.count();
+        let set = if value.is_some() { self.check_room(&key.shard) } else { Ok(()) };
+        let set = set.and_then(|()| {
+            let shard = self.shards.entry(Arc::clone(&key.shard)).or_default();
+            shard.set(key.item.clone(), value, names)
+        });
+        self.names_added += names.count() - known;
+        match set {
+            Ok(()) => drop(self.unreadable.remove(key)),
+            Err(why) if self.unreadable.len() < MOST_PROBLEMS => drop(self.unreadable.insert(key.clone(), why)),
+            Err(_) => {}
+        }
+    }
+
+    /// Checks that the cluster may have another value.
+    fn check_room(&self, shard: &str) -> Result<(), String> {
+        let shards = self.shards.values();
+        let (values, bytes) = shards.fold((0, 0), |(values, bytes), shard| {
+            (
+                values + shard.parts.len() + shard.ended.len(),
+                bytes + shard.bytes + shard.state_bytes + shard.policies_bytes,
+            )
+        });
+        if values >= MOST_VALUES {
+            return Err(format!("the cluster has more than {MOST_VALUES} values"));
+        }
+        if bytes >= MOST_BYTES {
+            return Err(format!("the cluster has results of more than {} MiB", MOST_BYTES >> 20));
+        }
+        if self.names_added >= MOST_NAMES {
+            return Err(format!("the cluster has had more than {MOST_NAMES} rules and kinds"));
+        }
+        if self.shards.len() >= MOST_SHARDS && !self.shards.contains_key(shard) {
+            return Err(format!("the cluster has more than {MOST_SHARDS} shards"));
+        }
+        Ok(())
+    }
+
+    /// Says why the bucket, or a value in it, cannot be read; `None` if all can.
+    pub(crate) fn problem(&self) -> Option<String> {
+        if !self.bucket_problem.is_empty() {
+            return Some(self.bucket_problem.clone());
+        }
+        let (key, why) = self.unreadable.first_key_value()?;
+        let others = match self.unreadable.len() - 1 {
+            0 => String::new(),
+            others => format!(" (and {others} more)"),
+        };
+        Some(format!("{key} cannot be read: {why}{others}"))
+    }
+
+    /// Whether the bucket, or a value in it, cannot be read.
+    pub(crate) fn is_unreadable(&self) -> bool {
+        !self.bucket_problem.is_empty() || !self.unreadable.is_empty()
     }
 
     /// Removes what the bucket does not have.
@@ -221,7 +324,9 @@ impl Cluster {
         for (shard, view) in &mut self.shards {
             view.keep(|item| keys.contains(&Key { shard: Arc::clone(shard), item }));
         }
-        self.shards.retain(|shard, _| keys.iter().any(|key| key.shard == *shard));
+        let shards: BTreeSet<&Arc<str>> = keys.iter().map(|key| &key.shard).collect();
+        self.shards.retain(|shard, _| shards.contains(shard));
+        self.unreadable.retain(|key, _| keys.contains(key));
     }
 
     /// Returns the shards, of those numbers of shards that have written to the bucket, of the one that lives or lived last.

@@ -111,13 +111,12 @@ impl<'f> Follower<'f> {
     async fn run(mut self) -> String {
         loop {
             let listed = timeout(self.servers.timeout, self.list()).await;
-            let no_answer = || {
-                let reported = self.connection.take_reported().map(|what| format!(": the server reported {what}"));
-                format!("NATS did not list the buckets in time{}", reported.unwrap_or_default())
-            };
-            match listed.unwrap_or_else(|_| Err(no_answer())) {
+            match listed.unwrap_or_else(|_| Err("NATS did not list the buckets in time".to_owned())) {
                 Ok(buckets) => self.take(buckets),
-                Err(why) => return self.connection.redact(&why),
+                Err(why) => {
+                    let reported = self.connection.take_reported().map(|what| format!(": the server reported {what}"));
+                    return self.connection.redact(&format!("{why}{}", reported.unwrap_or_default()));
+                }
             }
             let clusters = Update::Clusters(self.buckets.keys().cloned().collect());
             for update in [clusters, Update::Connection(String::new())] {
@@ -207,14 +206,21 @@ impl BucketReader {
         let opened = timeout(SILENCE, async {
             let bucket = self.connection.context.get_key_value(keys::bucket(&self.cluster)).await;
             let bucket = bucket.map_err(|error| format!("cannot be opened: {}", reasons(&error)))?;
+            // Messages up to it are delivered at the start, unless they have expired or were deleted.
+            let last = bucket.stream.cached_info().state.last_sequence;
             let watch = bucket.watch_with_history(">").await;
             let status = bucket.status().await.map_err(|error| format!("cannot be opened: {}", reasons(&error)))?;
-            Ok::<_, String>((watch.map_err(|error| format!("cannot be read: {}", reasons(&error)))?, status.values()))
+            Ok::<_, String>((
+                watch.map_err(|error| format!("cannot be read: {}", reasons(&error)))?,
+                status.values(),
+                last,
+            ))
         });
-        let (mut watch, values) = opened.await.map_err(|_| "cannot be opened: the server did not answer in time")??;
+        let (mut watch, values, last) =
+            opened.await.map_err(|_| "cannot be opened: the server did not answer in time")??;
         let (mut seen, mut is_read) = (BTreeSet::new(), values == 0);
         if is_read {
-            self.received.store(0, Ordering::Relaxed);
+            self.received.store(last, Ordering::Relaxed);
             permit = None;
             if self.send(Update::Read(Arc::clone(&self.cluster), BTreeSet::new())).await.is_err() {
                 return Ok(());
@@ -242,7 +248,7 @@ impl BucketReader {
                 self.received.store(revision, Ordering::Relaxed);
             } else if is_last {
                 (is_read, permit) = (true, None);
-                self.received.store(revision, Ordering::Relaxed);
+                self.received.store(revision.max(last), Ordering::Relaxed);
                 if self.send(Update::Read(Arc::clone(&self.cluster), std::mem::take(&mut seen))).await.is_err() {
                     return Ok(());
                 }

@@ -81,6 +81,10 @@ impl Key {
     /// Parses a key; `None` for the [`IDENTITY`], and for keys of other versions of kaudit.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let (shard, item) = text.split_once('.')?;
+        let (index, shards) = shard.split_once('-')?;
+        if index.parse::<u16>().ok()? >= shards.parse::<u16>().ok()? {
+            return None;
+        }
         let mut words = item.split('.');
         let item = match (words.next()?, words.next(), words.next(), words.next()) {
             ("heartbeat", None, None, None) => Item::Heartbeat,
@@ -128,7 +132,17 @@ mod tests {
             let key = Key { shard: "0-1".into(), item };
             assert_eq!(Key::parse(&key.to_string()), Some(key));
         }
-        for other in [IDENTITY, "0-1", "0-1.state.x", "0-1.results.shop.4", "0-1.ended.x", "0-1.results.a.b.c.d"] {
+        for other in [
+            IDENTITY,
+            "0-1",
+            "0-1.state.x",
+            "0-1.results.shop.4",
+            "0-1.ended.x",
+            "0-1.results.a.b.c.d",
+            "x.state",
+            "1-1.state",
+            "0-99999.state",
+        ] {
             assert_eq!(Key::parse(other), None, "{other}");
         }
     }

@@ -34,6 +34,8 @@ struct MemoryState {
     is_down: bool,
     /// After how many writes the server stops, in the middle of a batch and without an answer.
     stops_after: Option<usize>,
+    /// Keys that contain it cannot be written.
+    refused: Option<String>,
 }
 
 impl MemoryServer {
@@ -51,6 +53,11 @@ impl MemoryServer {
     /// Makes the server stop after so many more writes.
     pub fn stop_after(&self, writes: usize) {
         self.lock().stops_after = Some(writes);
+    }
+
+    /// Refuses to write keys that contain a text, as a full server may.
+    pub fn refuse(&self, text: &str) {
+        self.lock().refused = Some(text.to_owned());
     }
 
     /// Loses a bucket.
@@ -134,6 +141,9 @@ impl Bucket for MemoryBucket {
 
 impl MemoryState {
     fn write(&mut self, cluster: &str, write: &Write) -> Result<u64, WriteError> {
+        if self.refused.as_ref().is_some_and(|text| write.key.contains(text)) {
+            return Err(WriteError::Failed("the bucket is full".into()));
+        }
         let bucket = self.buckets.get_mut(cluster);
         let bucket = bucket.ok_or_else(|| WriteError::Failed("the bucket was deleted".into()))?;
         let known = bucket.get(&write.key).map_or(0, |kept| kept.sequence);

@@ -63,6 +63,11 @@ impl Names {
         Ok(policies)
     }
 
+    /// Returns how many rules and kinds there are.
+    pub(super) fn count(&self) -> usize {
+        self.rules.len() + self.kinds.len()
+    }
+
     /// Returns the rules, by number.
     pub(crate) fn rules(&self) -> &[Arc<StoredRule>] {
         &self.rules

@@ -104,6 +104,12 @@ impl NatsBucket {
                 return Err(connection.redact(&format!("the bucket {name} cannot be opened: {}", reasons(&error))));
             }
         };
+        let config = &stream.cached_info().config;
+        if !config.allow_direct || !config.allow_message_ttl {
+            return Err(format!(
+                "the bucket {name} needs other settings: nats stream edit KV_{name} --allow-direct --allow-msg-ttl"
+            ));
+        }
         Ok(Self { prefix: format!("$KV.{name}."), connection, stream, timeout })
     }
 

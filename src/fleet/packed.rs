@@ -7,7 +7,7 @@ use serde::{Serialize, de::DeserializeOwned};
 /// The level of compression; higher ones take longer than they save.
 const LEVEL: i32 = 3;
 /// The most bytes of JSON that are unpacked: more is not what kaudit writes.
-const MOST_BYTES: u64 = 64 << 20;
+const MOST_BYTES: u64 = 16 << 20;
 
 /// Returns the JSON of a value, which is the same for equal values.
 ///
@@ -33,7 +33,7 @@ pub(crate) fn unpack(packed: &[u8]) -> Result<Vec<u8>, String> {
     let decoder = zstd::Decoder::new(packed).map_err(|error| error.to_string())?;
     let mut json = Vec::new();
     decoder.take(MOST_BYTES + 1).read_to_end(&mut json).map_err(|error| format!("is damaged: {error}"))?;
-    if json.len() as u64 > MOST_BYTES { Err("is larger than 64 MiB".into()) } else { Ok(json) }
+    if json.len() as u64 > MOST_BYTES { Err("is larger than 16 MiB".into()) } else { Ok(json) }
 }
 
 /// Reads a value from compressed JSON.

@@ -9,6 +9,7 @@ use std::{
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
+use super::state::MOST_COUNT;
 use crate::{
     audit::{fingerprint::Fingerprint, result::Entry},
     model::{
@@ -204,7 +205,7 @@ impl StoredResult {
             resource: Arc::clone(resource),
             owner: owner.cloned(),
             covered_by: None,
-            dependents: self.dependents,
+            dependents: self.dependents.min(MOST_COUNT),
             details: self.details,
             excuse,
             source: rule.source,
@@ -303,7 +304,7 @@ mod tests {
         assert!(packed::read::<StoredPart>(&packed::pack(b"{\"rules\": 1}").unwrap()).is_err());
         // A small value that unpacks to very much.
         let bomb = packed::pack(&vec![b' '; 80 << 20]).unwrap();
-        assert!(bomb.len() < 100_000 && packed::unpack(&bomb).unwrap_err().contains("64 MiB"));
+        assert!(bomb.len() < 100_000 && packed::unpack(&bomb).unwrap_err().contains("16 MiB"));
         let odd = br#"{"rules": [], "objects": [{"resource": {}, "results": [{"id": "0000000000000001", "rule": 7, "result": "fail", "message": "m"}]}]}"#;
         assert_eq!(packed::read::<StoredPart>(&packed::pack(odd).unwrap()).unwrap().entries(None).count(), 0);
     }

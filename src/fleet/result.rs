@@ -32,7 +32,7 @@ impl Cluster {
             ClusterStatus::Starting => Some("kaudit has only started there".into()),
             ClusterStatus::Old(Some(at)) => Some(format!("no heartbeat since {at:.0}: these results are of then")),
             ClusterStatus::Old(None) => Some("there is no heartbeat".into()),
-            ClusterStatus::Unreadable => Some(self.problem.clone()),
+            ClusterStatus::Unreadable => self.problem(),
         }
     }
 }
@@ -67,14 +67,13 @@ impl ShardView {
     }
 }
 
-/// Returns the results of several clusters, each with the name of its cluster. Clusters that are expected and have no
-/// bucket, and those that are not live, make it incomplete. `None` if no cluster has a result.
+/// Returns the results of several clusters, each with the name of its cluster. Clusters that are missing, and those that are not live, make it incomplete. `None` if no cluster has a result.
 ///
 /// # Errors
 /// If a part of the results is damaged.
-pub(crate) fn merged(
+pub(crate) fn merged<'m>(
     clusters: &BTreeMap<Arc<str>, Arc<Cluster>>,
-    expected: &[String],
+    missing: impl Iterator<Item = &'m str>,
     now: Timestamp,
 ) -> Result<Option<AuditResult>, String> {
     let (mut checked, mut gaps) = (Vec::new(), Vec::new());
@@ -84,7 +83,6 @@ pub(crate) fn merged(
             checked.push((Arc::clone(name), result));
         }
     }
-    let missing = expected.iter().filter(|name| !clusters.contains_key(name.as_str()));
-    gaps.extend(missing.map(|name| (name.as_str().into(), "has no bucket".to_owned())));
+    gaps.extend(missing.map(|name| (name.into(), "has no bucket".to_owned())));
     Ok(AuditResult::merged(checked, gaps))
 }

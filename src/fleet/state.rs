@@ -5,10 +5,17 @@ use std::{collections::BTreeMap, sync::Arc};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
+use super::packed;
 use crate::{
-    audit::{exceptions::ExceptionSummary, result::AuditResult},
+    audit::{
+        exceptions::ExceptionSummary,
+        result::{AuditResult, Summary},
+    },
     model::rule_counts::RuleCounts,
 };
+
+/// The largest count that is read: sums of the counts of all clusters must not overflow.
+pub(crate) const MOST_COUNT: usize = u32::MAX as usize;
 
 /// Which cluster writes a bucket, and which kaudit in it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -60,4 +67,36 @@ pub(crate) struct ClusterState {
     /// The team of each namespace that has one.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) teams: BTreeMap<Arc<str>, Arc<str>>,
+}
+
+impl ClusterState {
+    /// Reads a packed state.
+    ///
+    /// # Errors
+    /// If it is damaged, or has a count that no cluster can have.
+    pub(super) fn read(packed: &[u8]) -> Result<Self, String> {
+        let state: Self = packed::read(packed)?;
+        if state.counts().all(|count| count <= MOST_COUNT) {
+            Ok(state)
+        } else {
+            Err(format!("has a count above {MOST_COUNT}"))
+        }
+    }
+
+    /// Returns all counts that are added to those of other shards or clusters.
+    fn counts(&self) -> impl Iterator<Item = usize> {
+        let Summary { objects, pass, fail, warn, error, skip, covered } = self.result.summary;
+        let coverage = self.result.coverage.iter().flat_map(|kind| [kind.objects, kind.inactive]);
+        let rules = self.counts.values().flat_map(BTreeMap::values);
+        let rules = rules.flat_map(|rule| [rule.applicable, rule.failing, rule.excused, rule.error]);
+        let exceptions = self.exceptions.iter().map(|exception| exception.results);
+        let syncing = self.syncing.into_iter().flat_map(|(done, all)| [done, all]);
+        [objects, pass, fail, warn, error, skip, covered]
+            .into_iter()
+            .chain(coverage)
+            .chain(rules)
+            .chain(exceptions)
+            .chain(syncing)
+            .chain(self.namespaces.values().copied())
+    }
 }

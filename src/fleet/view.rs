@@ -73,7 +73,7 @@ impl Cluster {
         // The shard that lives least decides.
         let oldest = if beats.len() < self.shards_wanted() { None } else { beats.iter().min().copied().flatten() };
         let is_old = |at: Timestamp| now.duration_since(at).unsigned_abs() > OLD && at < now;
-        if !self.problem.is_empty() {
+        if self.is_unreadable() {
             return ClusterStatus::Unreadable;
         }
         if !self.is_read {
@@ -99,7 +99,7 @@ impl Cluster {
 impl FleetView {
     /// Whether the list of buckets and all buckets were read.
     pub(crate) fn is_read(&self) -> bool {
-        let is_read = |cluster: &Arc<Cluster>| cluster.is_read || !cluster.problem.is_empty();
+        let is_read = |cluster: &Arc<Cluster>| cluster.is_read || cluster.is_unreadable();
         self.is_listed && self.clusters.values().all(is_read)
     }
 
@@ -134,26 +134,18 @@ impl FleetView {
             Update::Value(name, key, value) => {
                 let Self { clusters, names, .. } = self;
                 let Some(cluster) = clusters.get_mut(&name).map(Arc::make_mut) else { return };
-                let what = key.to_string();
-                let value = value.as_ref().map(|(value, at)| (value, *at));
-                match cluster.shard(key.shard).set(key.item, value, names) {
-                    Ok(()) if cluster.problem.starts_with(&format!("{what} ")) => cluster.problem.clear(),
-                    Ok(()) => {}
-                    Err(why) => cluster.problem = format!("{what} cannot be read: {why}"),
-                }
+                cluster.set(&key, value.as_ref().map(|(value, at)| (value, *at)), names);
             }
             Update::Read(name, keys) => {
                 if let Some(cluster) = self.clusters.get_mut(&name).map(Arc::make_mut) {
                     cluster.keep(&keys);
                     cluster.is_read = true;
-                    if cluster.problem.starts_with(BUCKET) {
-                        cluster.problem.clear();
-                    }
+                    cluster.bucket_problem.clear();
                 }
             }
             Update::Failed(name, why) => {
                 if let Some(cluster) = self.clusters.get_mut(&name).map(Arc::make_mut) {
-                    cluster.problem = format!("{BUCKET}{why}");
+                    cluster.bucket_problem = format!("the bucket {why}");
                 }
             }
         }
@@ -173,9 +165,6 @@ impl FleetView {
     }
 }
 
-/// The beginning of a problem of a whole bucket.
-const BUCKET: &str = "the bucket ";
-
 /// Keeps a view up to date until the updates end.
 pub(crate) async fn keep(mut updates: mpsc::Receiver<Update>, view: watch::Sender<Arc<FleetView>>) {
     let mut now = FleetView::default();
@@ -185,3 +174,6 @@ pub(crate) async fn keep(mut updates: mpsc::Receiver<Update>, view: watch::Sende
         view.send_replace(Arc::new(now.clone()));
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -41,7 +41,7 @@ pub(super) async fn run(
     loop {
         let began = Instant::now();
         let running = async {
-            let mut session = Session::open(&settings, &client, overview.clone()).await?;
+            let mut session = Session::open(&settings, &client, overview.clone(), failures > 0).await?;
             info!(cluster = &*settings.cluster, "Mirroring into the bucket of the fleet");
             health.send_replace(Health::default());
             session.run().await

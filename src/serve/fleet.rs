@@ -262,8 +262,8 @@ async fn readyz(State(site): State<FleetSite>) -> Response {
 }
 
 async fn show_metrics(State(site): State<FleetSite>) -> Response {
-    let view = site.scope.view(&site.view.borrow());
-    let missing = site.scope.missing(&view).count();
+    let all = Arc::clone(&site.view.borrow());
+    let (view, missing) = (site.scope.view(&all), site.scope.missing(&all).count());
     match spawn_blocking(move || numbers(&view, missing, Timestamp::now()).encode()).await {
         Ok(text) => ([(header::CONTENT_TYPE, metrics::CONTENT_TYPE)], text).into_response(),
         Err(_) => StatusCode::INTERNAL_SERVER_ERROR.into_response(),

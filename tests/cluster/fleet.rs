@@ -258,6 +258,11 @@ async fn credentials_of_a_cluster_open_its_own_bucket_only() {
     let mut context = jetstream::new(attacker.clone());
     context.set_timeout(std::time::Duration::from_millis(500));
     attacker.publish("$KV.kaudit-green.0-1.state", "stolen".into()).await.unwrap();
+    // The server sends an answer wherever the request says: the acknowledgement of a value, or a value of its own bucket.
+    attacker.publish_with_reply("$KV.kaudit-blue.own", "$KV.kaudit-green.stolen", "stolen".into()).await.unwrap();
+    let own = "$JS.API.DIRECT.GET.KV_kaudit-blue.$KV.kaudit-blue.own";
+    attacker.publish_with_reply(own, "$KV.kaudit-green.0-1.stolen", "".into()).await.unwrap();
+    attacker.publish_with_reply("fleet.info.blue", "$KV.kaudit-green.info", "".into()).await.unwrap();
     assert!(context.delete_stream("KV_kaudit-green").await.is_err());
     assert!(context.get_stream("KV_kaudit-green").await.is_err());
     let config = |name: &str| jetstream::stream::Config { name: name.to_owned(), ..Default::default() };

@@ -86,7 +86,8 @@ fn has_heartbeat(values: &BTreeMap<String, Kept>) -> bool {
     })
 }
 
-/// Whether a heartbeat of this time is too old.
+/// Whether a heartbeat of this time is too old. One in the future is not: the clock of the server may be ahead.
 pub(super) fn is_old(at: Timestamp) -> bool {
-    Timestamp::now().duration_since(at).unsigned_abs() > OLD
+    let now = Timestamp::now();
+    at < now && now.duration_since(at).unsigned_abs() > OLD
 }

@@ -76,7 +76,8 @@ pub(super) struct Session<'s> {
 }
 
 impl<'s> Session<'s> {
-    /// Connects, claims the bucket and reads it.
+    /// Connects, claims the bucket and reads it. After a session that failed, the first heartbeat is written after the
+    /// results: as long as those cannot be written, the cluster must not look live.
     ///
     /// # Errors
     /// Why that is not possible.
@@ -84,6 +85,7 @@ impl<'s> Session<'s> {
         settings: &'s MirrorSettings,
         client: &Client,
         overview: watch::Receiver<Option<Arc<Overview>>>,
+        has_failed: bool,
     ) -> Result<Self, String> {
         let identity = claim::own(settings, client).await?;
         let bucket = settings.servers.open(&settings.cluster).await?;
@@ -107,7 +109,9 @@ impl<'s> Session<'s> {
             began: Timestamp::now(),
         };
         session.read().await?;
-        session.beat().await?;
+        if !has_failed {
+            session.beat().await?;
+        }
         Ok(session)
     }
 

@@ -214,6 +214,26 @@ async fn failures_lose_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_cluster_whose_results_cannot_be_written_does_not_look_live() {
+    let server = MemoryServer::default();
+    let (pipeline, health, _running) = start(&server, "u", "kaudit/kaudit");
+    pipeline.set(|result| result.results = vec![entry(Some("shop"), "a", "m")]);
+    until_mirrored(&server, &pipeline).await;
+    server.refuse(".results.");
+    pipeline.set(|result| result.results.clear());
+    sleep(Duration::from_mins(2)).await;
+    assert!(health.borrow().trouble.contains("the bucket is full"), "{:?}", health.borrow());
+    server.take_written();
+    sleep(Duration::from_mins(10)).await;
+    assert!(!server.take_written().iter().any(|key| is_item(key, "heartbeat")));
+    server.refuse("nothing");
+    until_mirrored(&server, &pipeline).await;
+    sleep(Duration::from_mins(2)).await;
+    assert_eq!(health.borrow().trouble, "");
+    assert!(server.take_written().iter().any(|key| is_item(key, "heartbeat")));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_bucket_belongs_to_one_cluster_and_one_kaudit() {
     let server = MemoryServer::default();
     let (_first, health, first_running) = start(&server, "u", "kaudit/kaudit");

@@ -40,7 +40,7 @@ enum FleetState {
 impl FleetState {
     fn of(page: &FleetPage) -> Self {
         let clusters = page.view.clusters.values();
-        let read = clusters.clone().filter(|cluster| cluster.is_read || !cluster.problem.is_empty()).count();
+        let read = clusters.clone().filter(|cluster| cluster.is_read || cluster.is_unreadable()).count();
         let live = clusters.filter(|cluster| cluster.status(page.at) == ClusterStatus::Live).count();
         let all = page.view.clusters.len();
         match all - live + page.missing.len() {

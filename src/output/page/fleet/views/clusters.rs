@@ -91,6 +91,6 @@ pub(super) fn reason(cluster: &Cluster, now: Timestamp) -> Markup {
         ClusterStatus::Incomplete => html! { "not everything is checked" },
         ClusterStatus::Old(Some(at)) => html! { "last heartbeat " (time_at(now, at)) },
         ClusterStatus::Old(None) => html! { "no heartbeat" },
-        ClusterStatus::Unreadable => html! { (shown_line(&cluster.problem)) },
+        ClusterStatus::Unreadable => html! { (shown_line(&cluster.problem().unwrap_or_default())) },
     }
 }
