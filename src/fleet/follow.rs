@@ -111,19 +111,21 @@ impl<'f> Follower<'f> {
     async fn run(mut self) -> String {
         loop {
             let listed = timeout(self.servers.timeout, self.list()).await;
-            match listed.unwrap_or_else(|_| Err("NATS did not list the buckets in time".to_owned())) {
-                Ok(buckets) => self.take(buckets),
+            let buckets = match listed.unwrap_or_else(|_| Err("NATS did not list the buckets in time".to_owned())) {
+                Ok(buckets) => buckets,
                 Err(why) => {
                     let reported = self.connection.take_reported().map(|what| format!(": the server reported {what}"));
                     return self.connection.redact(&format!("{why}{}", reported.unwrap_or_default()));
                 }
-            }
-            let clusters = Update::Clusters(self.buckets.keys().cloned().collect());
+            };
+            let clusters = Update::Clusters(buckets.keys().cloned().collect());
             for update in [clusters, Update::Connection(String::new())] {
                 if self.updates.send(update).await.is_err() {
                     return String::new();
                 }
             }
+            // Only now: a view drops what it receives of a cluster that it does not know.
+            self.take(buckets);
             tokio::select! {
                 () = sleep(LIST_EVERY) => {}
                 () = self.updates.closed() => return String::new(),
