@@ -46,7 +46,12 @@ pub(super) async fn run(
             health.send_replace(Health::default());
             session.run().await
         };
-        let Err(why) = running.await else { return };
+        // Without a pipeline there is nothing to mirror: a server that does not answer must not delay the end.
+        let ended = tokio::select! {
+            ended = running => ended,
+            () = settings.pipeline.closed() => return,
+        };
+        let Err(why) = ended else { return };
         failures = if began.elapsed() > LASTING { 1 } else { failures + 1 };
         let trouble = format!("the bucket of the fleet is not up to date: {why}");
         if health.borrow().trouble != trouble {
@@ -54,6 +59,9 @@ pub(super) async fn run(
         }
         health.send_replace(Health { trouble, ..Health::default() });
         settings.metrics.recorder_retries(RECORDER);
-        sleep(RETRY.with_jitter(failures)).await;
+        tokio::select! {
+            () = sleep(RETRY.with_jitter(failures)) => {}
+            () = settings.pipeline.closed() => return,
+        }
     }
 }
