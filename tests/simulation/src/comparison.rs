@@ -240,8 +240,6 @@ impl ExpectedFindings {
         excused_by_operators: &BTreeSet<Excuse>,
     ) -> Self {
         let now = Timestamp::now();
-        // Exceptions are read although no policy is about them, and count as objects that were found.
-        let has_exceptions = !listed.of(EXCEPTIONS.1).is_empty();
         let (objects, at) = (listed.audited(), (now, settings.full_secrets));
         let unread = UnreadKinds { excluded: settings.excluded, not_served: listed.not_served() };
         let holds = |(key, end): ((String, String), Option<Timestamp>)| end.is_none_or(|end| now < end).then_some(key);
@@ -266,8 +264,7 @@ impl ExpectedFindings {
         let is_read = |kind: &usize| Some(*kind) != settings.excluded;
         let severities = policies.clone().filter_map(|policy| Some((policy.name(), policy.severity()?))).collect();
         let mut concerned = policies.flat_map(Policy::concerns).filter(is_read);
-        let found_nothing =
-            settings.judged_kinds && !has_exceptions && !concerned.any(|kind| objects.keys().any(|key| key.0 == kind));
+        let found_nothing = settings.judged_kinds && !concerned.any(|kind| objects.keys().any(|key| key.0 == kind));
         Self { listed, covered, found_nothing, severities, skipped, spared: None }
     }
 
