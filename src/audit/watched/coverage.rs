@@ -3,6 +3,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use super::WatchedObjects;
+use crate::cluster::identity::OWN_GROUP;
 use crate::{
     cluster::identity::is_exception,
     model::{
@@ -70,7 +71,9 @@ impl WatchedObjects {
             let them = if empty.len() == 1 { "namespace" } else { "namespaces" };
             return Some(format!("no object was found in {them} {}", empty.join(", ")));
         }
-        let nothing = self.gate.joined().all(|scope| self.cache.len(scope) == 0);
+        // Exceptions are read for themselves, whatever is in scope.
+        let mut joined = self.gate.joined().filter(|scope| !scope.kind.is(OWN_GROUP, "PolicyException"));
+        let nothing = joined.all(|scope| self.cache.len(scope) == 0);
         (nothing && namespaces.is_empty()).then(|| "no object was found".to_owned())
     }
 
