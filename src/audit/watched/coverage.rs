@@ -3,9 +3,8 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use super::WatchedObjects;
-use crate::cluster::identity::OWN_GROUP;
 use crate::{
-    cluster::identity::is_exception,
+    cluster::identity::{OWN_GROUP, is_exception},
     model::{
         coverage::{Coverage, FOR_LOOKUPS, State, UNNEEDED},
         object::{Kind, Object},
