@@ -8,7 +8,7 @@
 //! | key | value |
 //! |---|---|
 //! | `identity` | which cluster writes the bucket ([`ClusterIdentity`]) |
-//! | `I-N.heartbeat` | that the shard lives: written each minute ([`Heartbeat`]) |
+//! | `I-N.heartbeat` | shows that the shard is running: written each minute ([`Heartbeat`]) |
 //! | `I-N.state` | coverage, counts, exceptions ([`ClusterState`]) |
 //! | `I-N.policies` | the policies in force |
 //! | `I-N.results.PLACE.PARTS.PART` | a part of the results in a namespace, or in `_cluster` ([`part`]) |

@@ -24,7 +24,7 @@ use async_nats::{
     jetstream::{self, kv},
 };
 use futures::{StreamExt as _, TryStreamExt as _, stream};
-use kaudit_controlplane::{ControlPlane, NatsServer, Options};
+use kaudit_controlplane::{ControlPlane, NatsServer, Options, free_port};
 use kaudit_test_support::long_run;
 use serde_json::Value;
 use tokio::time::sleep;
@@ -50,7 +50,7 @@ const PAGES: [&str; 8] = [
 ];
 
 /// A value of the seed's bucket by its key.
-type Values = BTreeMap<String, Vec<u8>>;
+type BucketValues = BTreeMap<String, Vec<u8>>;
 
 /// A process that ends with this one.
 struct Running(Child);
@@ -127,7 +127,7 @@ async fn measure(
 
 /// The bucket of one real cluster.
 struct Seed {
-    values: Values,
+    values: BucketValues,
     heartbeat: Vec<u8>,
     violations: usize,
     /// A part of the results in one namespace, as it is and with one object less, and the numbers of its results.
@@ -218,10 +218,10 @@ impl Seed {
 }
 
 /// Returns the values of the seed's bucket once they have been the same for a while.
-async fn until_settled(nats: &jetstream::Context) -> Result<Values> {
+async fn until_settled(nats: &jetstream::Context) -> Result<BucketValues> {
     let deadline = Instant::now() + PATIENCE;
-    let (mut last, mut since) = (Values::new(), Instant::now());
-    let has_results = |values: &Values| values.keys().any(|key| key.contains(".results."));
+    let (mut last, mut since) = (BucketValues::new(), Instant::now());
+    let has_results = |values: &BucketValues| values.keys().any(|key| key.contains(".results."));
     while !has_results(&last) || since.elapsed() < Duration::from_secs(5) {
         ensure!(Instant::now() < deadline, "the bucket of the seed does not settle");
         sleep(Duration::from_millis(300)).await;
@@ -233,10 +233,10 @@ async fn until_settled(nats: &jetstream::Context) -> Result<Values> {
     Ok(last)
 }
 
-async fn values(nats: &jetstream::Context) -> Result<Values> {
+async fn values(nats: &jetstream::Context) -> Result<BucketValues> {
     let bucket = nats.get_key_value("kaudit-seed").await?;
     let keys: Vec<String> = bucket.keys().await?.try_collect().await?;
-    let mut values = Values::new();
+    let mut values = BucketValues::new();
     for key in keys {
         if let Some(value) = bucket.get(&key).await? {
             values.insert(key, value.to_vec());
@@ -246,7 +246,7 @@ async fn values(nats: &jetstream::Context) -> Result<Values> {
 }
 
 /// Writes the seed's values into the bucket of another cluster.
-async fn copy(nats: &jetstream::Context, values: &Values, number: usize) -> Result<()> {
+async fn copy(nats: &jetstream::Context, values: &BucketValues, number: usize) -> Result<()> {
     let config = kv::Config { bucket: format!("kaudit-c{number:05}"), history: 1, ..kv::Config::default() };
     nats.create_key_value(config).await?;
     let mut written = Vec::new();
@@ -309,7 +309,7 @@ struct View {
 
 impl View {
     fn start(server: &NatsServer) -> Result<Self> {
-        let [page, admin] = [free_address()?, free_address()?];
+        let [page, admin] = [free_port()?, free_port()?].map(|port| SocketAddr::from(([127, 0, 0, 1], port)));
         let mut command = Command::new(program());
         command.args(["fleet", "--nats", &format!("nats://{}", server.address()), "--log-level=warn"]);
         command.args([format!("--listen-ui={page}"), format!("--listen={admin}")]);
@@ -353,10 +353,6 @@ impl View {
         let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).context("no VmRSS")?;
         Ok(line.trim().trim_end_matches(" kB").parse::<u64>()? * 1_024)
     }
-}
-
-fn free_address() -> Result<SocketAddr> {
-    Ok(std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?)
 }
 
 fn program() -> PathBuf {

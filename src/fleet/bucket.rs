@@ -22,7 +22,7 @@ pub struct Kept {
 
 /// One write.
 #[derive(Debug, Clone)]
-pub struct Write {
+pub struct BucketWrite {
     /// The key.
     pub key: String,
     /// `None` deletes the key.
@@ -45,11 +45,11 @@ pub enum WriteError {
 /// Where buckets are.
 pub trait BucketServer: fmt::Debug + Send + Sync {
     /// Opens the bucket of a cluster, and creates it if there is none. Fails with what to do.
-    fn open<'s>(&'s self, cluster: &'s str) -> BoxFuture<'s, Result<Box<dyn Bucket>, String>>;
+    fn open<'s>(&'s self, cluster: &'s str) -> BoxFuture<'s, Result<Box<dyn ClusterBucket>, String>>;
 }
 
 /// The bucket of a cluster. Errors say what failed.
-pub trait Bucket: Send + Sync {
+pub trait ClusterBucket: Send + Sync {
     /// Returns all values.
     fn values(&self) -> BoxFuture<'_, Result<BTreeMap<String, Kept>, String>>;
 
@@ -58,10 +58,10 @@ pub trait Bucket: Send + Sync {
 
     /// Writes values, and returns the sequence of each, in order, once the server has stored all of them. After a failure,
     /// any of them may have been written.
-    fn write<'s>(&'s self, writes: &'s [Write]) -> BoxFuture<'s, Result<Vec<u64>, WriteError>>;
+    fn write<'s>(&'s self, writes: &'s [BucketWrite]) -> BoxFuture<'s, Result<Vec<u64>, WriteError>>;
 }
 
-impl Write {
+impl BucketWrite {
     /// Replaces the value of a key.
     pub fn put(key: impl fmt::Display, value: Vec<u8>) -> Self {
         Self { key: key.to_string(), value: Some(value), replaces: None, expires: None }

@@ -1,5 +1,5 @@
 //! The clusters of a fleet as their buckets describe them, in little memory: results stay compressed, with one
-//! [`Row`] each for counting and selecting.
+//! [`ResultRow`] each for counting and selecting.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -11,7 +11,7 @@ use jiff::Timestamp;
 
 use super::{
     bucket::Kept,
-    keys::{Item, Key, ResultsPart},
+    keys::{BucketItem, BucketKey, ResultsPart},
     names::Names,
     packed,
     part::StoredPart,
@@ -19,7 +19,10 @@ use super::{
 };
 use crate::{
     audit::result::{Entry, PolicySummary},
-    model::verdict::{Outcome, Severity},
+    model::{
+        shard::Shard,
+        verdict::{Outcome, Severity},
+    },
 };
 
 /// The most values of a cluster that are read, the most memory that they may take, and the most shards. One bucket must not
@@ -34,9 +37,9 @@ const MOST_NAMES: usize = 20_000;
 /// How many problems of values are kept; with more, the cluster stays unreadable.
 const MOST_PROBLEMS: usize = 1_000;
 
-/// What is needed of a result to count and to select it.
+/// The fields of a result by which views count and select.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Row {
+pub(crate) struct ResultRow {
     /// The number of its rule in [`Names`].
     pub(crate) rule: u32,
     /// When it was first seen, or when it was resolved, in seconds since 1970; 0 if that is not known.
@@ -56,12 +59,12 @@ pub(crate) struct Row {
 pub(crate) struct Part {
     /// A compressed [`StoredPart`].
     packed: Box<[u8]>,
-    pub(crate) rows: Box<[Row]>,
+    pub(crate) rows: Box<[ResultRow]>,
     /// The namespaces of the objects, by number; empty in a part of one place, which its key names.
     places: Box<[Option<Arc<str>>]>,
 }
 
-/// What one shard of a cluster has written.
+/// The values of one shard of a cluster.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct ShardView {
     /// The last heartbeat, and when the server stored it.
@@ -86,13 +89,13 @@ pub(crate) struct Cluster {
     /// Why the bucket cannot be read; empty if it can.
     pub(crate) bucket_problem: String,
     /// Why values cannot be read, by key.
-    unreadable: BTreeMap<Key, String>,
+    unreadable: BTreeMap<BucketKey, String>,
     /// How many names it has added to [`Names`].
     names_added: usize,
     /// Grows with each change, except for heartbeats.
     pub(crate) revision: u64,
-    /// All shards, also those of another number of shards, by `I-N`.
-    shards: BTreeMap<Arc<str>, ShardView>,
+    /// All shards, also those of another number of shards.
+    shards: BTreeMap<Shard, ShardView>,
 }
 
 impl Part {
@@ -130,7 +133,7 @@ impl Part {
         Ok(stored)
     }
 
-    fn rows(stored: &StoredPart, names: &mut Arc<Names>) -> Box<[Row]> {
+    fn rows(stored: &StoredPart, names: &mut Arc<Names>) -> Box<[ResultRow]> {
         let rules: Vec<u32> = stored.rules().iter().map(|rule| Names::rule(names, rule)).collect();
         let mut rows = Vec::new();
         for (object, number) in stored.objects().iter().zip(0..) {
@@ -138,7 +141,7 @@ impl Part {
             let results = object.results.iter().filter(|result| stored.has_excuse(result));
             rows.extend(results.filter_map(|result| {
                 let at = result.ended.or(result.since).map_or(0, Timestamp::as_second);
-                Some(Row {
+                Some(ResultRow {
                     rule: *rules.get(result.rule)?,
                     since: u32::try_from(at).unwrap_or_default(),
                     object: number,
@@ -153,7 +156,7 @@ impl Part {
     }
 
     /// Returns the namespace of a row's object in a part of several places; `None` for cluster-scoped objects.
-    pub(crate) fn place(&self, row: &Row) -> Option<&Arc<str>> {
+    pub(crate) fn place(&self, row: &ResultRow) -> Option<&Arc<str>> {
         self.places.get(row.object as usize)?.as_ref()
     }
 
@@ -174,11 +177,6 @@ impl Part {
     }
 }
 
-/// Returns about how much memory a packed value takes: short texts take eight times the bytes of their JSON.
-fn about_bytes(packed: &[u8]) -> Result<usize, String> {
-    Ok(packed::unpack(packed)?.len() * 8)
-}
-
 impl ShardView {
     /// Takes a value, or its deletion.
     ///
@@ -186,50 +184,52 @@ impl ShardView {
     /// If the value cannot be read; the last one remains.
     pub(crate) fn set(
         &mut self,
-        item: Item,
+        item: BucketItem,
         value: Option<(&Bytes, Timestamp)>,
         names: &mut Arc<Names>,
     ) -> Result<(), String> {
         match (item, value) {
-            (Item::Heartbeat, value) => {
+            (BucketItem::Heartbeat, value) => {
                 let read = |(value, at): (&Bytes, Timestamp)| {
                     serde_json::from_slice(value).map(|heartbeat| (heartbeat, at)).map_err(|error| error.to_string())
                 };
                 self.heartbeat = value.map(read).transpose()?;
             }
-            (Item::State, value) => {
-                self.state_bytes = value.map_or(Ok(0), |(value, _)| about_bytes(value))?;
-                self.state = value.map(|(value, _)| ClusterState::read(value)).transpose()?.map(Arc::new);
+            (BucketItem::State, value) => {
+                let read = value.map(|(value, _)| ClusterState::read(value)).transpose()?;
+                (self.state, self.state_bytes) =
+                    read.map_or((None, 0), |(state, bytes)| (Some(Arc::new(state)), bytes));
             }
-            (Item::Policies, value) => {
-                self.policies_bytes = value.map_or(Ok(0), |(value, _)| about_bytes(value))?;
-                self.policies = value.map(|(value, _)| Names::policies(names, value)).transpose()?;
+            (BucketItem::Policies, value) => {
+                let read = value.map(|(value, _)| Names::policies(names, value)).transpose()?;
+                (self.policies, self.policies_bytes) =
+                    read.map_or((None, 0), |(policies, bytes)| (Some(policies), bytes));
             }
-            (Item::Results(part), Some((value, _))) => {
+            (BucketItem::Results(part), Some((value, _))) => {
                 let new = Arc::new(Part::new(value, names)?);
                 self.bytes += new.bytes();
                 let old = self.parts.insert(part, new);
                 self.bytes -= old.map_or(0, |old| old.bytes());
             }
-            (Item::Results(part), None) => self.bytes -= self.parts.remove(&part).map_or(0, |old| old.bytes()),
-            (Item::Ended(until), Some((value, _))) => {
+            (BucketItem::Results(part), None) => self.bytes -= self.parts.remove(&part).map_or(0, |old| old.bytes()),
+            (BucketItem::Ended(until), Some((value, _))) => {
                 let new = Arc::new(Part::of_places(value, names)?);
                 self.bytes += new.bytes();
                 let old = self.ended.insert(until, new);
                 self.bytes -= old.map_or(0, |old| old.bytes());
             }
-            (Item::Ended(until), None) => self.bytes -= self.ended.remove(&until).map_or(0, |old| old.bytes()),
+            (BucketItem::Ended(until), None) => self.bytes -= self.ended.remove(&until).map_or(0, |old| old.bytes()),
         }
         Ok(())
     }
 
     /// Removes what is not among these items.
-    fn keep(&mut self, is_kept: impl Fn(Item) -> bool) {
-        self.heartbeat.take_if(|_| !is_kept(Item::Heartbeat));
-        self.state.take_if(|_| !is_kept(Item::State));
-        self.policies.take_if(|_| !is_kept(Item::Policies));
-        self.parts.retain(|part, _| is_kept(Item::Results(part.clone())));
-        self.ended.retain(|until, _| is_kept(Item::Ended(*until)));
+    fn keep(&mut self, is_kept: impl Fn(BucketItem) -> bool) {
+        self.heartbeat.take_if(|_| !is_kept(BucketItem::Heartbeat));
+        self.state.take_if(|_| !is_kept(BucketItem::State));
+        self.policies.take_if(|_| !is_kept(BucketItem::Policies));
+        self.parts.retain(|part, _| is_kept(BucketItem::Results(part.clone())));
+        self.ended.retain(|until, _| is_kept(BucketItem::Ended(*until)));
         self.bytes = self.parts.values().chain(self.ended.values()).map(|part| part.bytes()).sum();
     }
 }
@@ -254,7 +254,7 @@ impl Cluster {
     pub(crate) fn read(name: &Arc<str>, values: &BTreeMap<String, Kept>) -> Result<Self, String> {
         let (mut cluster, mut names) = (Self { is_read: true, ..Self::new(name) }, Arc::default());
         for (text, kept) in values {
-            let Some(key) = Key::parse(text) else { continue };
+            let Some(key) = BucketKey::parse(text) else { continue };
             cluster.set(&key, Some((&kept.value, kept.at)), &mut names);
         }
         cluster.problem().map_or(Ok(cluster), Err)
@@ -262,11 +262,11 @@ impl Cluster {
 
     /// Takes a value, or its deletion. If it cannot be read, the last one remains, and the cluster has a
     /// [problem](Self::problem) until another value of the key can be read.
-    pub(crate) fn set(&mut self, key: &Key, value: Option<(&Bytes, Timestamp)>, names: &mut Arc<Names>) {
+    pub(crate) fn set(&mut self, key: &BucketKey, value: Option<(&Bytes, Timestamp)>, names: &mut Arc<Names>) {
         let known = names.count();
-        let set = if value.is_some() { self.check_room(&key.shard) } else { Ok(()) };
+        let set = if value.is_some() { self.check_room(key.shard) } else { Ok(()) };
         let set = set.and_then(|()| {
-            let shard = self.shards.entry(Arc::clone(&key.shard)).or_default();
+            let shard = self.shards.entry(key.shard).or_default();
             shard.set(key.item.clone(), value, names)
         });
         self.names_added += names.count() - known;
@@ -278,7 +278,7 @@ impl Cluster {
     }
 
     /// Checks that the cluster may have another value.
-    fn check_room(&self, shard: &str) -> Result<(), String> {
+    fn check_room(&self, shard: Shard) -> Result<(), String> {
         let shards = self.shards.values();
         let (values, bytes) = shards.fold((0, 0), |(values, bytes), shard| {
             (
@@ -295,7 +295,7 @@ impl Cluster {
         if self.names_added >= MOST_NAMES {
             return Err(format!("the cluster has had more than {MOST_NAMES} rules and kinds"));
         }
-        if self.shards.len() >= MOST_SHARDS && !self.shards.contains_key(shard) {
+        if self.shards.len() >= MOST_SHARDS && !self.shards.contains_key(&shard) {
             return Err(format!("the cluster has more than {MOST_SHARDS} shards"));
         }
         Ok(())
@@ -320,39 +320,48 @@ impl Cluster {
     }
 
     /// Removes what the bucket does not have.
-    pub(crate) fn keep(&mut self, keys: &BTreeSet<Key>) {
+    pub(crate) fn keep(&mut self, keys: &BTreeSet<BucketKey>) {
         for (shard, view) in &mut self.shards {
-            view.keep(|item| keys.contains(&Key { shard: Arc::clone(shard), item }));
+            view.keep(|item| keys.contains(&BucketKey { shard: *shard, item }));
         }
-        let shards: BTreeSet<&Arc<str>> = keys.iter().map(|key| &key.shard).collect();
+        let shards: BTreeSet<Shard> = keys.iter().map(|key| key.shard).collect();
         self.shards.retain(|shard, _| shards.contains(shard));
         self.unreadable.retain(|key, _| keys.contains(key));
     }
 
-    /// Returns the shards, of those numbers of shards that have written to the bucket, of the one that lives or lived last.
+    /// Returns the shards of the present number of shards: former ones may have left values in the bucket.
     pub(crate) fn shards(&self) -> impl Iterator<Item = &ShardView> {
-        let of = |shard: &str| shard.rsplit_once('-').map(|(_, of)| of.to_owned());
-        let last = self.shards.iter().max_by_key(|(_, view)| view.heartbeat.as_ref().map(|(_, at)| *at));
-        let layout = last.map(|(shard, _)| of(shard));
-        self.shards.iter().filter(move |(shard, _)| Some(of(shard)) == layout).map(|(_, view)| view)
+        let present = self.shard_count();
+        self.shards.iter().filter(move |(shard, _)| Some(shard.count()) == present).map(|(_, view)| view)
     }
 
-    /// Returns what the shards say of the cluster.
+    /// Returns the number of shards of the shard with the newest heartbeat.
+    fn shard_count(&self) -> Option<u32> {
+        let last = self.shards.iter().max_by_key(|(_, view)| view.heartbeat.as_ref().map(|(_, at)| *at));
+        last.map(|(shard, _)| shard.count())
+    }
+
+    /// Whether each shard has written into the bucket.
+    pub(crate) fn has_all_shards(&self) -> bool {
+        self.shards().count() >= self.shard_count().unwrap_or(1) as usize
+    }
+
+    /// Returns the states of the shards.
     pub(crate) fn states(&self) -> impl Iterator<Item = &ClusterState> {
         self.shards().filter_map(|shard| shard.state.as_deref())
     }
 
     /// Returns the numbers of violations in the order of [`Severity::ALL`], and that of violations without a severity.
-    pub(crate) fn violations(&self) -> [usize; Severity::ALL.len() + 1] {
-        let mut counts = [0; Severity::ALL.len() + 1];
+    pub(crate) fn violations(&self) -> [usize; Severity::INDICES] {
+        let mut counts = [0; Severity::INDICES];
         let rows = self.shards().flat_map(|shard| shard.parts.values()).flat_map(|part| &part.rows);
         for row in rows.filter(|row| row.result.is_violation()) {
-            counts[row.severity.map_or(Severity::ALL.len(), |severity| severity as usize)] += 1;
+            counts[Severity::index(row.severity)] += 1;
         }
         counts
     }
 
-    /// Returns the time of the last heartbeat of the shard that lives least.
+    /// Returns the oldest of the last heartbeats of all shards.
     pub(crate) fn heartbeat(&self) -> Option<Timestamp> {
         self.shards().filter_map(|shard| Some(shard.heartbeat.as_ref()?.1)).min()
     }
@@ -365,12 +374,5 @@ impl Cluster {
     /// Returns the labels of the cluster.
     pub(crate) fn labels(&self) -> BTreeMap<String, String> {
         self.shards().filter_map(|shard| shard.state.as_ref()).flat_map(|state| state.labels.clone()).collect()
-    }
-
-    /// Returns how many shards the cluster is to have.
-    pub(crate) fn shards_wanted(&self) -> usize {
-        let last = self.shards.iter().max_by_key(|(_, view)| view.heartbeat.as_ref().map(|(_, at)| *at));
-        let wanted = last.and_then(|(shard, _)| shard.rsplit_once('-')?.1.parse().ok());
-        wanted.unwrap_or(1)
     }
 }

@@ -22,7 +22,7 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-use super::keys::{self, Key};
+use super::keys::{self, BucketKey};
 use crate::{
     bus::nats::{NatsConnection, NatsServers},
     cluster::{backoff::Backoff, error::reasons},
@@ -39,20 +39,20 @@ const SILENCE: Duration = Duration::from_secs(20);
 
 /// News of a fleet.
 #[derive(Debug)]
-pub(crate) enum Update {
+pub(crate) enum FleetUpdate {
     /// The clusters that have buckets; all others are gone.
     Clusters(BTreeSet<Arc<str>>),
     /// The servers cannot be reached, or the list of buckets cannot be read; empty if they can.
     Connection(String),
     /// The value of a key, and when the server stored it; `None` if it was deleted.
-    Value(Arc<str>, Key, Option<(Bytes, Timestamp)>),
+    Value(Arc<str>, BucketKey, Option<(Bytes, Timestamp)>),
     /// A bucket was read to its end; it has these keys and no others.
-    Read(Arc<str>, BTreeSet<Key>),
+    Read(Arc<str>, BTreeSet<BucketKey>),
     /// A bucket cannot be read.
     Failed(Arc<str>, String),
 }
 
-impl Update {
+impl FleetUpdate {
     /// Returns the cluster that it is about, if it is about one.
     pub(super) fn cluster(&self) -> Option<&Arc<str>> {
         match self {
@@ -63,7 +63,7 @@ impl Update {
 }
 
 /// A bucket that is followed.
-struct Followed {
+struct FollowedBucket {
     /// When the server created it.
     created: i128,
     /// The sequence of the last message that was received.
@@ -74,7 +74,7 @@ struct Followed {
 }
 
 /// Sends news of all buckets until the receiver is dropped.
-pub(crate) async fn follow(servers: NatsServers, updates: mpsc::Sender<Update>) {
+pub(crate) async fn follow(servers: NatsServers, updates: mpsc::Sender<FleetUpdate>) {
     let mut failures = 0;
     loop {
         let why = match servers.connect().await {
@@ -85,7 +85,7 @@ pub(crate) async fn follow(servers: NatsServers, updates: mpsc::Sender<Update>) 
             Err(why) => format!("NATS {why}"),
         };
         failures += 1;
-        if updates.send(Update::Connection(why)).await.is_err() {
+        if updates.send(FleetUpdate::Connection(why)).await.is_err() {
             return;
         }
         sleep(RETRY.with_jitter(failures)).await;
@@ -95,14 +95,14 @@ pub(crate) async fn follow(servers: NatsServers, updates: mpsc::Sender<Update>) 
 struct Follower<'f> {
     connection: Arc<NatsConnection>,
     servers: &'f NatsServers,
-    updates: &'f mpsc::Sender<Update>,
-    buckets: BTreeMap<Arc<str>, Followed>,
+    updates: &'f mpsc::Sender<FleetUpdate>,
+    buckets: BTreeMap<Arc<str>, FollowedBucket>,
     tasks: JoinSet<()>,
     permits: Arc<Semaphore>,
 }
 
 impl<'f> Follower<'f> {
-    fn new(connection: NatsConnection, servers: &'f NatsServers, updates: &'f mpsc::Sender<Update>) -> Self {
+    fn new(connection: NatsConnection, servers: &'f NatsServers, updates: &'f mpsc::Sender<FleetUpdate>) -> Self {
         let (connection, permits) = (Arc::new(connection), Arc::new(Semaphore::new(AT_ONCE)));
         Self { connection, servers, updates, buckets: BTreeMap::new(), tasks: JoinSet::new(), permits }
     }
@@ -118,8 +118,8 @@ impl<'f> Follower<'f> {
                     return self.connection.redact(&format!("{why}{}", reported.unwrap_or_default()));
                 }
             };
-            let clusters = Update::Clusters(buckets.keys().cloned().collect());
-            for update in [clusters, Update::Connection(String::new())] {
+            let clusters = FleetUpdate::Clusters(buckets.keys().cloned().collect());
+            for update in [clusters, FleetUpdate::Connection(String::new())] {
                 if self.updates.send(update).await.is_err() {
                     return String::new();
                 }
@@ -173,7 +173,7 @@ impl<'f> Follower<'f> {
                 permits: Arc::clone(&self.permits),
             };
             let task = self.tasks.spawn(reader.run());
-            self.buckets.insert(cluster, Followed { created, received, listed: last, task });
+            self.buckets.insert(cluster, FollowedBucket { created, received, listed: last, task });
         }
     }
 }
@@ -182,7 +182,7 @@ impl<'f> Follower<'f> {
 struct BucketReader {
     connection: Arc<NatsConnection>,
     cluster: Arc<str>,
-    updates: mpsc::Sender<Update>,
+    updates: mpsc::Sender<FleetUpdate>,
     received: Arc<AtomicU64>,
     permits: Arc<Semaphore>,
 }
@@ -195,14 +195,14 @@ impl BucketReader {
             let Err(why) = self.read().await else { return };
             failures += 1;
             let why = self.connection.redact(&why);
-            if self.updates.send(Update::Failed(Arc::clone(&self.cluster), why)).await.is_err() {
+            if self.updates.send(FleetUpdate::Failed(Arc::clone(&self.cluster), why)).await.is_err() {
                 return;
             }
             sleep(RETRY.with_jitter(failures)).await;
         }
     }
 
-    /// Reads the bucket and all changes; ends without an error if nobody wants them any more.
+    /// Reads the bucket and all changes; ends without an error if the receiver is dropped.
     async fn read(&self) -> Result<(), String> {
         let mut permit = Some(self.permits.acquire().await.map_err(|error| error.to_string())?);
         let opened = timeout(SILENCE, async {
@@ -224,7 +224,7 @@ impl BucketReader {
         if is_read {
             self.received.store(last, Ordering::Relaxed);
             permit = None;
-            if self.send(Update::Read(Arc::clone(&self.cluster), BTreeSet::new())).await.is_err() {
+            if self.send(FleetUpdate::Read(Arc::clone(&self.cluster), BTreeSet::new())).await.is_err() {
                 return Ok(());
             }
         }
@@ -234,7 +234,7 @@ impl BucketReader {
             let entry = next.ok_or("cannot be read: the consumer ended")?;
             let entry = entry.map_err(|error| format!("cannot be read: {}", reasons(&error)))?;
             let (revision, is_last) = (entry.revision, entry.seen_current);
-            if let Some(key) = Key::parse(&entry.key) {
+            if let Some(key) = BucketKey::parse(&entry.key) {
                 let at = Timestamp::from_second(entry.created.unix_timestamp()).unwrap_or_default();
                 let value = (entry.operation == Operation::Put).then_some((entry.value, at));
                 if !is_read && value.is_some() {
@@ -242,7 +242,7 @@ impl BucketReader {
                 } else if !is_read {
                     seen.remove(&key);
                 }
-                if self.send(Update::Value(Arc::clone(&self.cluster), key, value)).await.is_err() {
+                if self.send(FleetUpdate::Value(Arc::clone(&self.cluster), key, value)).await.is_err() {
                     return Ok(());
                 }
             }
@@ -251,7 +251,7 @@ impl BucketReader {
             } else if is_last {
                 (is_read, permit) = (true, None);
                 self.received.store(revision.max(last), Ordering::Relaxed);
-                if self.send(Update::Read(Arc::clone(&self.cluster), std::mem::take(&mut seen))).await.is_err() {
+                if self.send(FleetUpdate::Read(Arc::clone(&self.cluster), std::mem::take(&mut seen))).await.is_err() {
                     return Ok(());
                 }
             }
@@ -259,7 +259,7 @@ impl BucketReader {
         }
     }
 
-    async fn send(&self, update: Update) -> Result<(), mpsc::error::SendError<Update>> {
+    async fn send(&self, update: FleetUpdate) -> Result<(), mpsc::error::SendError<FleetUpdate>> {
         self.updates.send(update).await
     }
 }

@@ -2,9 +2,11 @@
 
 use std::{fmt, sync::Arc};
 
+use crate::model::shard::Shard;
+
 /// The prefix of the names of all buckets.
 const PREFIX: &str = "kaudit-";
-/// What stands for cluster-scoped objects in keys; no namespace has such a name.
+/// Names cluster-scoped objects in keys; no namespace has such a name.
 const CLUSTER: &str = "_cluster";
 /// The longest name of a cluster.
 const LONGEST: usize = 100;
@@ -49,15 +51,14 @@ pub(crate) fn check_cluster(name: &str) -> Result<(), String> {
 
 /// A key of a shard.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Key {
-    /// The shard, as `I-N`.
-    pub(crate) shard: Arc<str>,
-    pub(crate) item: Item,
+pub(crate) struct BucketKey {
+    pub(crate) shard: Shard,
+    pub(crate) item: BucketItem,
 }
 
-/// What is kept at a key.
+/// The kind of value at a key.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Item {
+pub(crate) enum BucketItem {
     Heartbeat,
     State,
     Policies,
@@ -77,43 +78,42 @@ pub(crate) struct ResultsPart {
     pub(crate) part: u32,
 }
 
-impl Key {
+impl BucketKey {
     /// Parses a key; `None` for the [`IDENTITY`], and for keys of other versions of kaudit.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let (shard, item) = text.split_once('.')?;
-        let (index, shards) = shard.split_once('-')?;
-        if index.parse::<u16>().ok()? >= shards.parse::<u16>().ok()? {
-            return None;
-        }
+        let shard = Shard::parse(&shard.replacen('-', "/", 1), None).ok()?;
         let mut words = item.split('.');
         let item = match (words.next()?, words.next(), words.next(), words.next()) {
-            ("heartbeat", None, None, None) => Item::Heartbeat,
-            ("state", None, None, None) => Item::State,
-            ("policies", None, None, None) => Item::Policies,
-            ("ended", Some(time), None, None) => Item::Ended(time.parse().ok()?),
-            ("results", Some(place), Some(parts), Some(part)) => Item::Results(ResultsPart {
+            ("heartbeat", None, None, None) => BucketItem::Heartbeat,
+            ("state", None, None, None) => BucketItem::State,
+            ("policies", None, None, None) => BucketItem::Policies,
+            ("ended", Some(time), None, None) => BucketItem::Ended(time.parse().ok()?),
+            ("results", Some(place), Some(parts), Some(part)) => BucketItem::Results(ResultsPart {
                 place: (place != CLUSTER).then(|| place.into()),
                 parts: parts.parse().ok()?,
                 part: part.parse().ok()?,
             }),
             _ => return None,
         };
-        words.next().is_none().then(|| Self { shard: shard.into(), item })
+        let key = Self { shard, item };
+        // Two texts must not be one key.
+        (key.to_string() == text).then_some(key)
     }
 }
 
 /// Shows it as the bucket has it.
-impl fmt::Display for Key {
+impl fmt::Display for BucketKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}.", self.shard)?;
+        write!(f, "{}.", self.shard.to_string().replace('/', "-"))?;
         match &self.item {
-            Item::Heartbeat => f.write_str("heartbeat"),
-            Item::State => f.write_str("state"),
-            Item::Policies => f.write_str("policies"),
-            Item::Results(ResultsPart { place, parts, part }) => {
+            BucketItem::Heartbeat => f.write_str("heartbeat"),
+            BucketItem::State => f.write_str("state"),
+            BucketItem::Policies => f.write_str("policies"),
+            BucketItem::Results(ResultsPart { place, parts, part }) => {
                 write!(f, "results.{}.{parts}.{part}", place.as_deref().unwrap_or(CLUSTER))
             }
-            Item::Ended(time) => write!(f, "ended.{time}"),
+            BucketItem::Ended(time) => write!(f, "ended.{time}"),
         }
     }
 }
@@ -125,12 +125,17 @@ mod tests {
     #[test]
     fn keys_are_read_as_they_are_written() {
         let results =
-            |place: Option<&str>| Item::Results(ResultsPart { place: place.map(Arc::from), parts: 4, part: 3 });
-        for item in
-            [Item::Heartbeat, Item::State, Item::Policies, Item::Ended(5), results(None), results(Some("shop-1"))]
-        {
-            let key = Key { shard: "0-1".into(), item };
-            assert_eq!(Key::parse(&key.to_string()), Some(key));
+            |place: Option<&str>| BucketItem::Results(ResultsPart { place: place.map(Arc::from), parts: 4, part: 3 });
+        for item in [
+            BucketItem::Heartbeat,
+            BucketItem::State,
+            BucketItem::Policies,
+            BucketItem::Ended(5),
+            results(None),
+            results(Some("shop-1")),
+        ] {
+            let key = BucketKey { shard: Shard::WHOLE, item };
+            assert_eq!(BucketKey::parse(&key.to_string()), Some(key));
         }
         for other in [
             IDENTITY,
@@ -143,7 +148,7 @@ mod tests {
             "1-1.state",
             "0-99999.state",
         ] {
-            assert_eq!(Key::parse(other), None, "{other}");
+            assert_eq!(BucketKey::parse(other), None, "{other}");
         }
     }
 

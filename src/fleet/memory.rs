@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use tokio::time::sleep;
 
 use super::{
-    bucket::{Bucket, BucketServer, Kept, Write, WriteError},
+    bucket::{BucketServer, BucketWrite, ClusterBucket, Kept, WriteError},
     clusters::Cluster,
 };
 use crate::audit::result::AuditResult;
@@ -96,13 +96,13 @@ impl MemoryServer {
 }
 
 impl BucketServer for MemoryServer {
-    fn open<'s>(&'s self, cluster: &'s str) -> BoxFuture<'s, Result<Box<dyn Bucket>, String>> {
+    fn open<'s>(&'s self, cluster: &'s str) -> BoxFuture<'s, Result<Box<dyn ClusterBucket>, String>> {
         let open = async move {
             self.answer(|state| {
                 state.buckets.entry(cluster.to_owned()).or_default();
             })
             .await?;
-            Ok(Box::new(MemoryBucket { server: self.clone(), cluster: cluster.to_owned() }) as Box<dyn Bucket>)
+            Ok(Box::new(MemoryBucket { server: self.clone(), cluster: cluster.to_owned() }) as Box<dyn ClusterBucket>)
         };
         open.boxed()
     }
@@ -113,7 +113,7 @@ struct MemoryBucket {
     cluster: String,
 }
 
-impl Bucket for MemoryBucket {
+impl ClusterBucket for MemoryBucket {
     fn values(&self) -> BoxFuture<'_, Result<BTreeMap<String, Kept>, String>> {
         let values = async {
             let values = self.server.answer(|state| state.buckets.get(&self.cluster).cloned()).await?;
@@ -126,7 +126,7 @@ impl Bucket for MemoryBucket {
         async move { Ok(self.values().await?.remove(key)) }.boxed()
     }
 
-    fn write<'s>(&'s self, writes: &'s [Write]) -> BoxFuture<'s, Result<Vec<u64>, WriteError>> {
+    fn write<'s>(&'s self, writes: &'s [BucketWrite]) -> BoxFuture<'s, Result<Vec<u64>, WriteError>> {
         let write = async move {
             let mut sequences = Vec::new();
             for write in writes {
@@ -140,7 +140,7 @@ impl Bucket for MemoryBucket {
 }
 
 impl MemoryState {
-    fn write(&mut self, cluster: &str, write: &Write) -> Result<u64, WriteError> {
+    fn write(&mut self, cluster: &str, write: &BucketWrite) -> Result<u64, WriteError> {
         if self.refused.as_ref().is_some_and(|text| write.key.contains(text)) {
             return Err(WriteError::Failed("the bucket is full".into()));
         }

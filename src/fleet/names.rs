@@ -1,4 +1,4 @@
-//! Names that very many results of a fleet have in common, each kept once.
+//! Names that many results of a fleet share, each kept once.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -10,6 +10,9 @@ use crate::{
     model::{digest::Digest, object::ObjectRef},
 };
 
+/// Policies, and about the bytes of memory that they take.
+type MeasuredPolicies = (Arc<[PolicySummary]>, usize);
+
 /// Rules and kinds by their numbers, and the policies of clusters. Numbers stay the same.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Names {
@@ -18,7 +21,7 @@ pub(crate) struct Names {
     kinds: Vec<Arc<str>>,
     kind_numbers: HashMap<Arc<str>, u16>,
     /// The policies that clusters have, by the digest of their value: most clusters have the same.
-    policies: HashMap<Digest, Arc<[PolicySummary]>>,
+    policies: HashMap<Digest, MeasuredPolicies>,
 }
 
 impl Names {
@@ -50,16 +53,17 @@ impl Names {
     }
 
     /// Reads policies, of which equal ones are kept once.
-    pub(super) fn policies(names: &mut Arc<Self>, packed: &Bytes) -> Result<Arc<[PolicySummary]>, String> {
+    pub(super) fn policies(names: &mut Arc<Self>, packed: &Bytes) -> Result<MeasuredPolicies, String> {
         let digest = Digest::of(packed);
         if let Some(known) = names.policies.get(&digest) {
-            return Ok(Arc::clone(known));
+            return Ok(known.clone());
         }
-        let policies: Arc<[PolicySummary]> = packed::read::<Vec<PolicySummary>>(packed)?.into();
+        let (policies, bytes) = packed::read_measured::<Vec<PolicySummary>>(packed)?;
+        let policies: MeasuredPolicies = (policies.into(), bytes);
         let names = Arc::make_mut(names);
         // Those that no cluster has any more.
-        names.policies.retain(|_, policies| Arc::strong_count(policies) > 1);
-        names.policies.insert(digest, Arc::clone(&policies));
+        names.policies.retain(|_, (policies, _)| Arc::strong_count(policies) > 1);
+        names.policies.insert(digest, policies.clone());
         Ok(policies)
     }
 

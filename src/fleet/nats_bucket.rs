@@ -21,7 +21,7 @@ use jiff::Timestamp;
 use tokio::time::timeout;
 
 use super::{
-    bucket::{Bucket, BucketServer, Kept, MARKS, Write, WriteError},
+    bucket::{BucketServer, BucketWrite, ClusterBucket, Kept, MARKS, WriteError},
     keys,
 };
 use crate::{
@@ -45,7 +45,7 @@ struct NatsBucket {
 }
 
 /// Returns a write as a message.
-fn message(write: &Write) -> PublishMessage {
+fn message(write: &BucketWrite) -> PublishMessage {
     let mut headers = HeaderMap::new();
     if write.value.is_none() {
         headers.insert(OPERATION, DELETION);
@@ -61,16 +61,16 @@ fn message(write: &Write) -> PublishMessage {
 }
 
 impl BucketServer for NatsServers {
-    fn open<'s>(&'s self, cluster: &'s str) -> BoxFuture<'s, Result<Box<dyn Bucket>, String>> {
+    fn open<'s>(&'s self, cluster: &'s str) -> BoxFuture<'s, Result<Box<dyn ClusterBucket>, String>> {
         let open = async move {
             let connection = Arc::new(self.connect().await.map_err(|why| format!("NATS {why}"))?);
-            Ok(Box::new(NatsBucket::open(connection, cluster, self.timeout).await?) as Box<dyn Bucket>)
+            Ok(Box::new(NatsBucket::open(connection, cluster, self.timeout).await?) as Box<dyn ClusterBucket>)
         };
         open.boxed()
     }
 }
 
-impl Bucket for NatsBucket {
+impl ClusterBucket for NatsBucket {
     fn values(&self) -> BoxFuture<'_, Result<BTreeMap<String, Kept>, String>> {
         let values = async move {
             let keys = self.keys().await?;
@@ -85,7 +85,7 @@ impl Bucket for NatsBucket {
         self.read(key).boxed()
     }
 
-    fn write<'s>(&'s self, writes: &'s [Write]) -> BoxFuture<'s, Result<Vec<u64>, WriteError>> {
+    fn write<'s>(&'s self, writes: &'s [BucketWrite]) -> BoxFuture<'s, Result<Vec<u64>, WriteError>> {
         self.store(writes).boxed()
     }
 }
@@ -163,7 +163,7 @@ impl NatsBucket {
         }
     }
 
-    async fn store(&self, writes: &[Write]) -> Result<Vec<u64>, WriteError> {
+    async fn store(&self, writes: &[BucketWrite]) -> Result<Vec<u64>, WriteError> {
         let mut sequences = Vec::new();
         for writes in writes.chunks(AT_ONCE) {
             let mut acknowledgements = Vec::new();

@@ -41,5 +41,15 @@ pub(crate) fn unpack(packed: &[u8]) -> Result<Vec<u8>, String> {
 /// # Errors
 /// If it is damaged, or written by a version of kaudit that differs too much.
 pub(crate) fn read<T: DeserializeOwned>(packed: &[u8]) -> Result<T, String> {
-    serde_json::from_slice(&unpack(packed)?).map_err(|error| error.to_string())
+    read_measured(packed).map(|(value, _)| value)
+}
+
+/// Reads a value, with about the bytes of memory that it takes: short texts take eight times those of their JSON.
+///
+/// # Errors
+/// As [`read`].
+pub(crate) fn read_measured<T: DeserializeOwned>(packed: &[u8]) -> Result<(T, usize), String> {
+    let json = unpack(packed)?;
+    let value = serde_json::from_slice(&json).map_err(|error| error.to_string())?;
+    Ok((value, json.len() * 8))
 }

@@ -79,9 +79,9 @@ pub(crate) struct StoredResult {
 }
 
 /// Values in the order in which they were first seen.
-struct Seen<T>(HashMap<T, usize>, Vec<T>);
+struct DistinctValues<T>(HashMap<T, usize>, Vec<T>);
 
-impl<T: Clone + Eq + Hash> Seen<T> {
+impl<T: Clone + Eq + Hash> DistinctValues<T> {
     fn index(&mut self, value: T) -> usize {
         *self.0.entry(value).or_insert_with_key(|value| {
             self.1.push(value.clone());
@@ -93,7 +93,7 @@ impl<T: Clone + Eq + Hash> Seen<T> {
 impl StoredPart {
     /// Makes a part of results, those of one object one after the other, each with the time when it was resolved.
     pub(crate) fn new<'e>(results: impl IntoIterator<Item = (&'e Entry, Option<Timestamp>)>) -> Self {
-        let mut rules = Seen(HashMap::new(), Vec::new());
+        let mut rules = DistinctValues(HashMap::new(), Vec::new());
         // Few results are excused, by even fewer exceptions.
         let mut excuses: Vec<Arc<Excuse>> = Vec::new();
         let mut objects: Vec<StoredObject> = Vec::new();

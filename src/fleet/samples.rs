@@ -7,17 +7,17 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use super::{
-    follow::Update,
-    keys::{Item, Key, ResultsPart},
+    follow::FleetUpdate,
+    keys::{BucketItem, BucketKey, ResultsPart},
     packed,
     part::{self, StoredPart},
     state::{ClusterState, Heartbeat},
     view::FleetView,
 };
-use crate::audit::result::{AuditResult, Entry, PolicySummary};
-
-/// The only shard.
-const SHARD: &str = "0-1";
+use crate::{
+    audit::result::{AuditResult, Entry, PolicySummary},
+    model::shard::Shard,
+};
 
 /// What a cluster has written.
 pub(crate) struct SampleCluster {
@@ -58,14 +58,14 @@ impl SampleCluster {
     }
 
     /// Returns the values of its bucket.
-    pub(crate) fn values(&self) -> BTreeMap<Item, Bytes> {
-        let mut values: BTreeMap<Item, Bytes> = BTreeMap::new();
+    pub(crate) fn values(&self) -> BTreeMap<BucketItem, Bytes> {
+        let mut values: BTreeMap<BucketItem, Bytes> = BTreeMap::new();
         if let Some(at) = self.heartbeat {
             let beat = Heartbeat { at, version: "0.2.0".to_owned() };
-            values.insert(Item::Heartbeat, packed::json(&beat).unwrap().into());
+            values.insert(BucketItem::Heartbeat, packed::json(&beat).unwrap().into());
         }
-        values.insert(Item::State, packed(&self.state));
-        values.insert(Item::Policies, packed(&self.policies));
+        values.insert(BucketItem::State, packed(&self.state));
+        values.insert(BucketItem::Policies, packed(&self.policies));
         let mut places: BTreeMap<Option<Arc<str>>, Vec<&Entry>> = BTreeMap::new();
         for entry in &self.results {
             places.entry(entry.resource.place()).or_default().push(entry);
@@ -74,13 +74,13 @@ impl SampleCluster {
             entries.sort_by(|a, b| a.order().cmp(&b.order()));
             let parts = part::parts(entries.len(), None);
             for (number, entries) in part::split(&entries, parts) {
-                let item = Item::Results(ResultsPart { place: place.clone(), parts, part: number });
+                let item = BucketItem::Results(ResultsPart { place: place.clone(), parts, part: number });
                 values.insert(item, packed(&StoredPart::new(entries.into_iter().map(|entry| (entry, None)))));
             }
         }
         for (number, ended) in (0..).zip(self.ended.chunks(3)) {
             let stored = StoredPart::new(ended.iter().map(|(entry, at)| (entry, Some(*at))));
-            values.insert(Item::Ended(number), packed(&stored));
+            values.insert(BucketItem::Ended(number), packed(&stored));
         }
         values
     }
@@ -90,7 +90,7 @@ impl FleetView {
     /// Returns the view of these clusters.
     pub(crate) fn sample(clusters: &[SampleCluster]) -> Self {
         let mut view = Self::default();
-        view.take(Update::Clusters(clusters.iter().map(|cluster| Arc::clone(&cluster.name)).collect()));
+        view.take(FleetUpdate::Clusters(clusters.iter().map(|cluster| Arc::clone(&cluster.name)).collect()));
         for cluster in clusters {
             view.set(&cluster.name, cluster.values(), cluster.heartbeat.unwrap_or_default(), cluster.is_read);
         }
@@ -98,14 +98,14 @@ impl FleetView {
     }
 
     /// Takes the values of a bucket, which were stored at a time.
-    pub(crate) fn set(&mut self, name: &Arc<str>, values: BTreeMap<Item, Bytes>, at: Timestamp, is_read: bool) {
-        let key = |item: &Item| Key { shard: SHARD.into(), item: item.clone() };
+    pub(crate) fn set(&mut self, name: &Arc<str>, values: BTreeMap<BucketItem, Bytes>, at: Timestamp, is_read: bool) {
+        let key = |item: &BucketItem| BucketKey { shard: Shard::WHOLE, item: item.clone() };
         let keys = values.keys().map(key).collect();
         for (item, value) in values {
-            self.take(Update::Value(Arc::clone(name), key(&item), Some((value, at))));
+            self.take(FleetUpdate::Value(Arc::clone(name), key(&item), Some((value, at))));
         }
         if is_read {
-            self.take(Update::Read(Arc::clone(name), keys));
+            self.take(FleetUpdate::Read(Arc::clone(name), keys));
         }
     }
 }

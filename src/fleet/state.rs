@@ -1,6 +1,6 @@
-//! What a bucket says of a cluster, besides its results.
+//! The values of a bucket other than results.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -26,7 +26,16 @@ pub(crate) struct ClusterIdentity {
     pub(crate) instance: String,
 }
 
-/// That a shard lives.
+/// A shard whose last heartbeat is older is old: kaudit does not run there, or cannot reach the servers.
+const OLD: Duration = Duration::from_mins(3);
+
+/// Whether a heartbeat, by the time at which the server stored it, is too old. One in the future is not: the clock of the
+/// server may be ahead.
+pub(crate) fn is_old(heartbeat: Timestamp, now: Timestamp) -> bool {
+    heartbeat < now && now.duration_since(heartbeat).unsigned_abs() > OLD
+}
+
+/// Shows that a shard is running.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Heartbeat {
     /// When it was written, by the clock of the cluster.
@@ -35,7 +44,7 @@ pub(crate) struct Heartbeat {
     pub(crate) version: String,
 }
 
-/// What a shard says of its cluster.
+/// What a shard has checked, and what it could not check.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct ClusterState {
@@ -70,14 +79,14 @@ pub(crate) struct ClusterState {
 }
 
 impl ClusterState {
-    /// Reads a packed state.
+    /// Reads a packed state, with about the bytes of memory that it takes.
     ///
     /// # Errors
     /// If it is damaged, or has a count that no cluster can have.
-    pub(super) fn read(packed: &[u8]) -> Result<Self, String> {
-        let state: Self = packed::read(packed)?;
+    pub(super) fn read(packed: &[u8]) -> Result<(Self, usize), String> {
+        let (state, bytes) = packed::read_measured::<Self>(packed)?;
         if state.counts().all(|count| count <= MOST_COUNT) {
-            Ok(state)
+            Ok((state, bytes))
         } else {
             Err(format!("has a count above {MOST_COUNT}"))
         }

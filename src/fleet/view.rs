@@ -3,16 +3,13 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
-    time::Duration,
 };
 
 use jiff::Timestamp;
 use tokio::sync::{mpsc, watch};
 
-use super::{clusters::Cluster, follow::Update, keys::Item, names::Names};
+use super::{clusters::Cluster, follow::FleetUpdate, keys::BucketItem, names::Names, state::is_old};
 
-/// A cluster whose last heartbeat is older is old: kaudit does not run there, or cannot reach the servers.
-pub(crate) const OLD: Duration = Duration::from_mins(3);
 /// How many updates are taken before the view is published.
 const BATCH: usize = 256;
 
@@ -68,11 +65,9 @@ impl ClusterStatus {
 impl Cluster {
     /// Returns how far its results can be relied on at a time.
     pub(crate) fn status(&self, now: Timestamp) -> ClusterStatus {
-        let beats: Vec<Option<Timestamp>> =
-            self.shards().map(|shard| shard.heartbeat.as_ref().map(|(_, at)| *at)).collect();
-        // The shard that lives least decides.
-        let oldest = if beats.len() < self.shards_wanted() { None } else { beats.iter().min().copied().flatten() };
-        let is_old = |at: Timestamp| now.duration_since(at).unsigned_abs() > OLD && at < now;
+        let beats = self.shards().map(|shard| shard.heartbeat.as_ref().map(|(_, at)| *at));
+        // The shard with the oldest heartbeat decides; one without a heartbeat is older than all others.
+        let oldest = if self.has_all_shards() { beats.min().flatten() } else { None };
         if self.is_unreadable() {
             return ClusterStatus::Unreadable;
         }
@@ -80,7 +75,7 @@ impl Cluster {
             return ClusterStatus::Starting;
         }
         match oldest {
-            Some(at) if is_old(at) => return ClusterStatus::Old(Some(at)),
+            Some(at) if is_old(at, now) => return ClusterStatus::Old(Some(at)),
             None => return ClusterStatus::Old(None),
             Some(_) => {}
         }
@@ -103,18 +98,18 @@ impl FleetView {
         self.is_listed && self.clusters.values().all(is_read)
     }
 
-    /// Whether an update is more than a sign of life.
-    fn changes_values(&self, update: &Update) -> bool {
+    /// Whether an update changes more than heartbeats.
+    fn changes_values(&self, update: &FleetUpdate) -> bool {
         match update {
-            Update::Clusters(names) => !self.is_listed || !names.iter().eq(self.clusters.keys()),
-            Update::Connection(problem) => *problem != self.problem,
-            Update::Value(_, key, _) => key.item != Item::Heartbeat,
-            Update::Read(..) | Update::Failed(..) => true,
+            FleetUpdate::Clusters(names) => !self.is_listed || !names.iter().eq(self.clusters.keys()),
+            FleetUpdate::Connection(problem) => *problem != self.problem,
+            FleetUpdate::Value(_, key, _) => key.item != BucketItem::Heartbeat,
+            FleetUpdate::Read(..) | FleetUpdate::Failed(..) => true,
         }
     }
 
     /// Takes an update.
-    pub(crate) fn take(&mut self, update: Update) {
+    pub(crate) fn take(&mut self, update: FleetUpdate) {
         self.revision += 1;
         if self.changes_values(&update) {
             self.values_revision += 1;
@@ -124,26 +119,26 @@ impl FleetView {
             }
         }
         match update {
-            Update::Clusters(names) => self.take_clusters(&names),
-            Update::Connection(problem) => {
+            FleetUpdate::Clusters(names) => self.take_clusters(&names),
+            FleetUpdate::Connection(problem) => {
                 if problem.is_empty() {
                     self.listed_at = Some(Timestamp::now());
                 }
                 self.problem = problem;
             }
-            Update::Value(name, key, value) => {
+            FleetUpdate::Value(name, key, value) => {
                 let Self { clusters, names, .. } = self;
                 let Some(cluster) = clusters.get_mut(&name).map(Arc::make_mut) else { return };
                 cluster.set(&key, value.as_ref().map(|(value, at)| (value, *at)), names);
             }
-            Update::Read(name, keys) => {
+            FleetUpdate::Read(name, keys) => {
                 if let Some(cluster) = self.clusters.get_mut(&name).map(Arc::make_mut) {
                     cluster.keep(&keys);
                     cluster.is_read = true;
                     cluster.bucket_problem.clear();
                 }
             }
-            Update::Failed(name, why) => {
+            FleetUpdate::Failed(name, why) => {
                 if let Some(cluster) = self.clusters.get_mut(&name).map(Arc::make_mut) {
                     cluster.bucket_problem = format!("the bucket {why}");
                 }
@@ -166,7 +161,7 @@ impl FleetView {
 }
 
 /// Keeps a view up to date until the updates end.
-pub(crate) async fn keep(mut updates: mpsc::Receiver<Update>, view: watch::Sender<Arc<FleetView>>) {
+pub(crate) async fn keep(mut updates: mpsc::Receiver<FleetUpdate>, view: watch::Sender<Arc<FleetView>>) {
     let mut now = FleetView::default();
     let mut batch = Vec::with_capacity(BATCH);
     while updates.recv_many(&mut batch, BATCH).await > 0 {

@@ -22,7 +22,7 @@ use crate::model::object::Kind;
 const MOST: u32 = 1_000;
 
 /// One of several shards, or the only one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Shard {
     index: u32,
     of: u32,

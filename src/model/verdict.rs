@@ -59,6 +59,14 @@ impl Severity {
     /// All of them, most severe first.
     pub const ALL: [Self; 5] = [Self::Critical, Self::High, Self::Medium, Self::Low, Self::Info];
 
+    /// The number of severities, and one for none: the length of an array with an item for each [index](Self::index).
+    pub const INDICES: usize = Self::ALL.len() + 1;
+
+    /// Returns the index of a severity in [`ALL`](Self::ALL), or the one after it for none.
+    pub fn index(severity: Option<Self>) -> usize {
+        severity.map_or(Self::ALL.len(), |severity| severity as usize)
+    }
+
     /// Parses a severity as policies write it: in upper or lower case.
     pub fn from_word(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|severity| severity.word().eq_ignore_ascii_case(word.trim()))

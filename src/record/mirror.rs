@@ -20,7 +20,7 @@ use tokio::{
 use tracing::{info, warn};
 
 pub use self::settings::MirrorSettings;
-use self::{session::Session, settings::RECORDER};
+use self::{session::MirrorSession, settings::RECORDER};
 use super::health::Health;
 use crate::{audit::overview::Overview, cluster::backoff::Backoff};
 
@@ -41,7 +41,7 @@ pub(super) async fn run(
     loop {
         let began = Instant::now();
         let running = async {
-            let mut session = Session::open(&settings, &client, overview.clone(), failures > 0).await?;
+            let mut session = MirrorSession::open(&settings, &client, overview.clone(), failures > 0).await?;
             info!(cluster = &*settings.cluster, "Mirroring into the bucket of the fleet");
             health.send_replace(Health::default());
             session.run().await

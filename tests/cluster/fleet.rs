@@ -108,10 +108,6 @@ impl Fleet {
     }
 }
 
-fn free_port() -> u16 {
-    std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
-}
-
 /// Returns the password of a user, which has no word that occurs in messages: secrets are hidden there.
 fn password(user: &str) -> String {
     format!("{}7", user.chars().rev().collect::<String>())

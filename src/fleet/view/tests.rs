@@ -1,9 +1,9 @@
-//! Views of buckets with values that no kaudit writes: whoever may write one bucket must not harm the view of others.
+//! Views of buckets with values that no kaudit writes: hostile values in one bucket must not harm the view of others.
 
 use hyper::body::Bytes;
 
 use super::*;
-use crate::fleet::{keys::Key, packed, samples::SampleCluster};
+use crate::fleet::{keys::BucketKey, packed, samples::SampleCluster};
 
 const NAME: &str = "blue";
 
@@ -18,7 +18,7 @@ fn live() -> FleetView {
 
 fn set(view: &mut FleetView, key: &str, value: Option<Bytes>) {
     let value = value.map(|value| (value, Timestamp::now()));
-    view.take(Update::Value(NAME.into(), Key::parse(key).unwrap(), value));
+    view.take(FleetUpdate::Value(NAME.into(), BucketKey::parse(key).unwrap(), value));
 }
 
 fn problem(view: &FleetView) -> Option<String> {
@@ -42,7 +42,7 @@ fn a_cluster_is_unreadable_until_all_its_values_can_be_read() {
     set(&mut view, "0-1.results.b.1.0", None);
     assert!(problem(&view).unwrap().starts_with("0-1.results.a.1.0 cannot be read: "));
     // It was deleted while the bucket was not followed.
-    view.take(Update::Read(NAME.into(), BTreeSet::new()));
+    view.take(FleetUpdate::Read(NAME.into(), BTreeSet::new()));
     assert_eq!(problem(&view), None);
 }
 

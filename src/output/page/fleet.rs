@@ -34,7 +34,7 @@ use crate::{
 
 /// The numbers of a cluster in JSON.
 #[derive(Serialize)]
-struct ClusterNumbers<'v> {
+struct ListedCluster<'v> {
     name: &'v str,
     labels: BTreeMap<String, String>,
     status: &'static str,
@@ -116,8 +116,8 @@ impl FleetPage {
         self.cache.pages.page(self.view.clusters.get(name)?, self.at)
     }
 
-    fn numbers<'v>(&self, cluster: &'v Cluster, counts: &ResultCounts) -> ClusterNumbers<'v> {
-        ClusterNumbers {
+    fn numbers<'v>(&self, cluster: &'v Cluster, counts: &ResultCounts) -> ListedCluster<'v> {
+        ListedCluster {
             name: &cluster.name,
             labels: cluster.labels(),
             status: cluster.status(self.at).word(),

@@ -10,7 +10,10 @@ use super::{
     selection::{PageSelection, SeverityCounts},
 };
 use crate::{
-    audit::result::{About, Entry},
+    audit::{
+        exceptions::ExceptionSummary,
+        result::{About, Entry},
+    },
     model::verdict::{Outcome, Severity, Source},
     output::{
         rules::page,
@@ -109,6 +112,19 @@ pub(super) fn anchor(url: &str) -> &str {
 /// shows the absolute time.
 pub(super) fn time(selection: &PageSelection<'_>, at: Timestamp) -> Markup {
     if selection.is_file { time_as(at, &absolute(at)) } else { time_at(selection.page.context.at, at) }
+}
+
+/// Returns the cells of an exception in a table, after its name.
+pub(super) fn exception_cells(exception: &ExceptionSummary, time: impl Fn(Timestamp) -> Markup) -> Markup {
+    html! {
+        td data-label="State" {
+            b.badge.(exception.state.as_str()) { (exception.state.as_str()) }
+            @if !exception.message.is_empty() { " " (shown_line(&exception.sentence())) }
+        }
+        td.number data-label="Excuses" { (exception.results) }
+        td data-label="Ends" { @if let Some(end) = exception.expires_at { (time(end)) } }
+        td data-label="Reason" { (shown_line(&exception.reason)) }
+    }
 }
 
 /// Shows a time relative to that of the page, `now`; see [`time`].

@@ -163,16 +163,13 @@ impl<'p> PageSelection<'p> {
     }
 }
 
-/// The number of severities, and none.
-pub(super) const KINDS: usize = Severity::ALL.len() + 1;
-
 /// Numbers of violations by severity. More of a severity is more than any number of less severe ones.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct SeverityCounts([usize; KINDS]);
+pub(super) struct SeverityCounts([usize; Severity::INDICES]);
 
 impl SeverityCounts {
     /// Takes the numbers in the order of [`Severity::ALL`], and that of violations without a severity.
-    pub(super) fn new(counts: [usize; KINDS]) -> Self {
+    pub(super) fn new(counts: [usize; Severity::INDICES]) -> Self {
         Self(counts)
     }
 
@@ -193,11 +190,8 @@ impl SeverityCounts {
 
     /// Counts an entry if it is a violation.
     fn add(&mut self, entry: &Entry) {
-        let known = entry.severity.and_then(|own| Severity::ALL.iter().position(|severity| *severity == own));
-        if entry.result.is_violation()
-            && let Some(count) = self.0.get_mut(known.unwrap_or(Severity::ALL.len()))
-        {
-            *count += 1;
+        if entry.result.is_violation() {
+            self.0[Severity::index(entry.severity)] += 1;
         }
     }
 

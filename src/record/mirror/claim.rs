@@ -1,6 +1,6 @@
-//! Whose bucket it is: one cluster and one kaudit in it may write a bucket.
+//! The owner of a bucket: one kaudit of one cluster may write it.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Namespace;
@@ -10,17 +10,15 @@ use super::settings::MirrorSettings;
 use crate::{
     cluster::error::describe,
     fleet::{
-        bucket::{Bucket, Kept, Write, WriteError},
-        keys::{self, IDENTITY, Item, Key},
+        bucket::{BucketWrite, ClusterBucket, Kept, WriteError},
+        keys::{self, BucketItem, BucketKey, IDENTITY},
         packed,
-        state::ClusterIdentity,
+        state::{ClusterIdentity, is_old},
     },
 };
 
 /// The Namespace whose uid identifies a cluster.
 const NAMESPACE: &str = "kube-system";
-/// A kaudit whose last heartbeat is older does not write any more.
-pub(super) const OLD: Duration = Duration::from_mins(3);
 
 /// Returns the identity of this cluster and this kaudit.
 ///
@@ -45,7 +43,7 @@ pub(super) async fn own(settings: &MirrorSettings, client: &Client) -> Result<Cl
 pub(super) async fn claim(
     settings: &MirrorSettings,
     own: &ClusterIdentity,
-    bucket: &dyn Bucket,
+    bucket: &dyn ClusterBucket,
     values: &BTreeMap<String, Kept>,
 ) -> Result<(), String> {
     let known = values.get(IDENTITY);
@@ -70,7 +68,7 @@ pub(super) async fn claim(
         _ => {}
     }
     let replaces = Some(known.map_or(0, |kept| kept.sequence));
-    let write = Write { replaces, ..Write::put(IDENTITY, packed::json(own)?) };
+    let write = BucketWrite { replaces, ..BucketWrite::put(IDENTITY, packed::json(own)?) };
     match bucket.write(&[write]).await {
         Ok(_) => Ok(()),
         Err(WriteError::Replaced) => Err(format!("another kaudit takes the bucket {name}")),
@@ -78,16 +76,10 @@ pub(super) async fn claim(
     }
 }
 
-/// Whether any shard has lived lately.
+/// Whether any shard has written a heartbeat lately.
 fn has_heartbeat(values: &BTreeMap<String, Kept>) -> bool {
     values.iter().any(|(key, kept)| {
-        let is_heartbeat = Key::parse(key).is_some_and(|key| key.item == Item::Heartbeat);
-        is_heartbeat && !is_old(kept.at)
+        let is_heartbeat = BucketKey::parse(key).is_some_and(|key| key.item == BucketItem::Heartbeat);
+        is_heartbeat && !is_old(kept.at, Timestamp::now())
     })
-}
-
-/// Whether a heartbeat of this time is too old. One in the future is not: the clock of the server may be ahead.
-pub(super) fn is_old(at: Timestamp) -> bool {
-    let now = Timestamp::now();
-    at < now && now.duration_since(at).unsigned_abs() > OLD
 }

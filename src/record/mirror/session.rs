@@ -16,7 +16,7 @@ use tokio::{
 use super::{
     claim,
     settings::{MirrorSettings, RECORDER},
-    values::{PartCounts, Values, values},
+    values::{MirroredValues, PartCounts, values},
 };
 use crate::{
     audit::{
@@ -25,15 +25,15 @@ use crate::{
     },
     blocking::spawn_blocking,
     fleet::{
-        bucket::{Bucket, Kept, Write, WriteError},
-        keys::{Item, Key},
+        bucket::{BucketWrite, ClusterBucket, Kept, WriteError},
+        keys::{BucketItem, BucketKey},
         packed,
-        state::{ClusterIdentity, Heartbeat},
+        state::{ClusterIdentity, Heartbeat, is_old},
     },
-    model::digest::Digest,
+    model::{digest::Digest, shard::Shard},
 };
 
-/// How often a shard shows that it lives.
+/// How often a shard writes its heartbeat.
 const HEARTBEAT: Duration = Duration::from_mins(1);
 /// How long to wait after a change for related ones.
 const TOGETHER: Duration = Duration::from_millis(20);
@@ -48,17 +48,15 @@ const ENDED_KEPT: Duration = Duration::from_hours(7 * 24);
 const MOST_ENDED: usize = 500;
 
 /// A connection to the bucket.
-pub(super) struct Session<'s> {
+pub(super) struct MirrorSession<'s> {
     settings: &'s MirrorSettings,
     overview: watch::Receiver<Option<Arc<Overview>>>,
     progress: watch::Receiver<Progress>,
     delta_recorded: watch::Receiver<()>,
-    bucket: Box<dyn Bucket>,
+    bucket: Box<dyn ClusterBucket>,
     identity: ClusterIdentity,
-    /// This shard, as `I-N`.
-    shard: Arc<str>,
     /// The digest of the JSON at each key of this shard.
-    written: BTreeMap<Key, Digest>,
+    written: BTreeMap<BucketKey, Digest>,
     /// The digest of the state without counts, and when the state was written.
     steady_state: Option<(Digest, Instant)>,
     /// The sequence of the heartbeat; 0 if there is none.
@@ -67,15 +65,15 @@ pub(super) struct Session<'s> {
     /// Whether the bucket was read again: a leader before this one may have written after the first time.
     is_verified: bool,
     /// The keys of resolved violations, the oldest first.
-    ended: VecDeque<Key>,
+    ended: VecDeque<BucketKey>,
     /// The time in microseconds until which resolved violations are written.
     ended_until: i64,
-    /// The heartbeats of shards that belong to another number of shards, by shard.
-    strangers: BTreeMap<Arc<str>, Vec<String>>,
+    /// The keys that shards of another number of shards have left.
+    former: BTreeMap<Shard, Vec<String>>,
     began: Timestamp,
 }
 
-impl<'s> Session<'s> {
+impl<'s> MirrorSession<'s> {
     /// Connects, claims the bucket and reads it. After a session that failed, the first heartbeat is written after the
     /// results: as long as those cannot be written, the cluster must not look live.
     ///
@@ -97,7 +95,6 @@ impl<'s> Session<'s> {
             delta_recorded: settings.delta_recorded.clone(),
             bucket,
             identity,
-            shard: settings.shard.to_string().replace('/', "-").into(),
             written: BTreeMap::new(),
             steady_state: None,
             heartbeat: 0,
@@ -105,7 +102,7 @@ impl<'s> Session<'s> {
             is_verified: false,
             ended: VecDeque::new(),
             ended_until: i64::MIN,
-            strangers: BTreeMap::new(),
+            former: BTreeMap::new(),
             began: Timestamp::now(),
         };
         session.read().await?;
@@ -163,21 +160,21 @@ impl<'s> Session<'s> {
         claim::claim(self.settings, &self.identity, &*self.bucket, &values).await?;
         self.written.clear();
         self.ended.clear();
-        self.strangers.clear();
+        self.former.clear();
         (self.steady_state, self.heartbeat) = (None, 0);
         for (text, kept) in values {
-            let Some(key) = Key::parse(&text) else { continue };
-            if key.shard != self.shard {
-                self.note_stranger(key, text);
+            let Some(key) = BucketKey::parse(&text) else { continue };
+            if key.shard != self.settings.shard {
+                self.note_former(&key, text);
                 continue;
             }
             match key.item {
-                Item::Heartbeat => self.heartbeat = kept.sequence,
-                Item::Ended(until) => {
+                BucketItem::Heartbeat => self.heartbeat = kept.sequence,
+                BucketItem::Ended(until) => {
                     self.ended_until = self.ended_until.max(until);
                     self.ended.push_back(key);
                 }
-                Item::State | Item::Policies | Item::Results(_) => {
+                BucketItem::State | BucketItem::Policies | BucketItem::Results(_) => {
                     self.written.insert(key, digest(&kept));
                 }
             }
@@ -187,27 +184,31 @@ impl<'s> Session<'s> {
     }
 
     /// Notes a key of another shard, if this shard has to delete it when the number of shards has changed.
-    fn note_stranger(&mut self, key: Key, text: String) {
-        let of = |shard: &str| shard.rsplit_once('-').map(|(_, of)| of.to_owned());
-        if self.settings.shard.owns(None) && of(&key.shard) != of(&self.shard) {
-            self.strangers.entry(key.shard).or_default().push(text);
+    fn note_former(&mut self, key: &BucketKey, text: String) {
+        let own = self.settings.shard;
+        if own.owns(None) && key.shard.count() != own.count() {
+            self.former.entry(key.shard).or_default().push(text);
         }
     }
 
-    /// Shows that this shard lives, and deletes what shards of another number of shards have left.
+    fn key(&self, item: BucketItem) -> BucketKey {
+        BucketKey { shard: self.settings.shard, item }
+    }
+
+    /// Writes the heartbeat, and deletes what shards of another number of shards have left.
     async fn beat(&mut self) -> Result<(), String> {
         let heartbeat = Heartbeat { at: Timestamp::now(), version: env!("CARGO_PKG_VERSION").to_owned() };
-        let key = Key { shard: Arc::clone(&self.shard), item: Item::Heartbeat };
-        let write = Write { replaces: Some(self.heartbeat), ..Write::put(key, packed::json(&heartbeat)?) };
+        let key = self.key(BucketItem::Heartbeat);
+        let write = BucketWrite { replaces: Some(self.heartbeat), ..BucketWrite::put(key, packed::json(&heartbeat)?) };
         self.heartbeat = self.write(vec![write]).await?.last().copied().unwrap_or_default();
         self.next_heartbeat = Instant::now() + HEARTBEAT;
-        for (shard, keys) in std::mem::take(&mut self.strangers) {
-            let heartbeat = Key { shard: Arc::clone(&shard), item: Item::Heartbeat };
+        for (shard, keys) in std::mem::take(&mut self.former) {
+            let heartbeat = BucketKey { shard, item: BucketItem::Heartbeat };
             let last = self.bucket.value(&heartbeat.to_string()).await?;
-            if last.is_some_and(|last| !claim::is_old(last.at)) {
-                self.strangers.insert(shard, keys);
+            if last.is_some_and(|last| !is_old(last.at, Timestamp::now())) {
+                self.former.insert(shard, keys);
             } else {
-                self.write(keys.into_iter().map(Write::delete).collect()).await?;
+                self.write(keys.into_iter().map(BucketWrite::delete).collect()).await?;
             }
         }
         Ok(())
@@ -215,59 +216,60 @@ impl<'s> Session<'s> {
 
     /// Writes what differs from a snapshot.
     async fn mirror(&mut self, snapshot: Snapshot) -> Result<(), String> {
-        let Values { state, steady_state, policies, results, ended } = self.values(snapshot).await?;
+        let MirroredValues { state, steady_state, policies, results, ended } = self.values(snapshot).await?;
         let mut writes = Vec::new();
         let mut digests = Vec::new();
-        let key = |item| Key { shard: Arc::clone(&self.shard), item };
-        let mut put = |key: Key, json: Vec<u8>| {
+        let mut put = |key: BucketKey, json: Vec<u8>| {
             let digest = Digest::of(&json);
             if self.written.get(&key) != Some(&digest) {
-                writes.push(Write::put(&key, packed::pack(&json)?));
+                writes.push(BucketWrite::put(&key, packed::pack(&json)?));
                 digests.push((key, digest));
             }
             Ok::<_, String>(())
         };
-        put(key(Item::Policies), policies)?;
+        put(self.key(BucketItem::Policies), policies)?;
+        // Before everything has been evaluated, the results of the last run stay.
+        let gone: Vec<BucketKey> = match &results {
+            Some(results) => {
+                let is_gone =
+                    |key: &&BucketKey| matches!(key.item, BucketItem::Results(_)) && !results.contains_key(*key);
+                self.written.keys().filter(is_gone).cloned().collect()
+            }
+            None => Vec::new(),
+        };
         // New parts before old ones are deleted: followers may see a result twice for a moment, but never miss one.
-        let kept = results.map(|results| {
-            let keys: std::collections::BTreeSet<Key> = results.keys().cloned().collect();
-            results.into_iter().try_for_each(|(key, json)| put(key, json)).map(|()| keys)
-        });
-        let kept = kept.transpose()?;
+        results.into_iter().flatten().try_for_each(|(key, json)| put(key, json))?;
         let steady = Digest::of(&steady_state);
         let is_due = self.steady_state.is_none_or(|(known, at)| known != steady || at.elapsed() >= HEARTBEAT);
         if is_due {
-            put(key(Item::State), state)?;
+            put(self.key(BucketItem::State), state)?;
             self.steady_state = Some((steady, Instant::now()));
         }
         if let Some((until, json)) = ended {
-            let key = key(Item::Ended(until));
-            writes.push(Write { expires: Some(ENDED_KEPT), ..Write::put(&key, packed::pack(&json)?) });
+            let key = self.key(BucketItem::Ended(until));
+            writes.push(BucketWrite { expires: Some(ENDED_KEPT), ..BucketWrite::put(&key, packed::pack(&json)?) });
             self.ended.push_back(key);
             self.ended_until = until;
         }
         let surplus = self.ended.len().saturating_sub(MOST_ENDED);
-        writes.extend(self.ended.drain(..surplus).map(Write::delete));
-        let gone = kept.map(|kept| {
-            let is_gone = |key: &&Key| matches!(key.item, Item::Results(_)) && !kept.contains(key);
-            self.written.keys().filter(is_gone).cloned().collect::<Vec<Key>>()
-        });
-        let gone = gone.unwrap_or_default();
-        writes.extend(gone.iter().map(Write::delete));
+        writes.extend(self.ended.drain(..surplus).map(BucketWrite::delete));
+        writes.extend(gone.iter().map(BucketWrite::delete));
         self.write(writes).await?;
         self.written.extend(digests);
-        self.written.retain(|key, _| !gone.contains(key));
+        for key in &gone {
+            self.written.remove(key);
+        }
         Ok(())
     }
 
     /// Makes the values for a snapshot.
-    async fn values(&self, snapshot: Snapshot) -> Result<Values, String> {
-        let (settings, shard) = (self.settings.clone(), Arc::clone(&self.shard));
+    async fn values(&self, snapshot: Snapshot) -> Result<MirroredValues, String> {
+        let settings = self.settings.clone();
         let (progress, overview) = (self.progress.borrow().clone(), self.overview.borrow().clone());
         let (parts, ended_until, began) = (self.part_counts(), self.ended_until, self.began);
         let made = spawn_blocking(move || {
             let context = (&progress, overview.as_deref());
-            values(&settings, &shard, (snapshot, began), context, (&parts, ended_until))
+            values(&settings, (snapshot, began), context, (&parts, ended_until))
         });
         made.await.map_err(|_panicked| "the values of the bucket cannot be made, which is a bug".to_owned())?
     }
@@ -275,13 +277,13 @@ impl<'s> Session<'s> {
     /// Returns the numbers of parts that the bucket has.
     fn part_counts(&self) -> PartCounts {
         let results = self.written.keys().filter_map(|key| match &key.item {
-            Item::Results(part) => Some((part.place.clone(), part.parts)),
+            BucketItem::Results(part) => Some((part.place.clone(), part.parts)),
             _ => None,
         });
         results.collect()
     }
 
-    async fn write(&self, writes: Vec<Write>) -> Result<Vec<u64>, String> {
+    async fn write(&self, writes: Vec<BucketWrite>) -> Result<Vec<u64>, String> {
         let written = self.bucket.write(&writes).await.map_err(|error| match error {
             WriteError::Replaced => "another kaudit writes into the bucket, or it was created again".to_owned(),
             WriteError::Failed(why) => why,

@@ -15,26 +15,26 @@ use crate::{
         result::{AuditResult, Ended, Entry, PolicySummary},
     },
     fleet::{
-        keys::{Item, Key, ResultsPart},
+        keys::{BucketItem, BucketKey, ResultsPart},
         packed,
         part::{self, StoredPart},
         state::ClusterState,
     },
-    model::object::ObjectRef,
+    model::{object::ObjectRef, shard::Shard},
 };
 
 /// The number of parts of the results in each place.
 pub(super) type PartCounts = HashMap<Option<Arc<str>>, u32>;
 
 /// The values for a result, as JSON.
-pub(super) struct Values {
+pub(super) struct MirroredValues {
     /// The state with counts that every change of an object changes.
     pub(super) state: Vec<u8>,
     /// The same without these.
     pub(super) steady_state: Vec<u8>,
     pub(super) policies: Vec<u8>,
     /// The parts of the results; `None` before everything has been evaluated.
-    pub(super) results: Option<BTreeMap<Key, Vec<u8>>>,
+    pub(super) results: Option<BTreeMap<BucketKey, Vec<u8>>>,
     /// Violations that were resolved after a time, and the newest of these times.
     pub(super) ended: Option<(i64, Vec<u8>)>,
 }
@@ -46,15 +46,14 @@ pub(super) struct Values {
 /// None in practice.
 pub(super) fn values(
     settings: &MirrorSettings,
-    shard: &Arc<str>,
     (snapshot, began): (Snapshot, Timestamp),
     (progress, overview): (&Progress, Option<&Overview>),
     (parts, ended_until): (&PartCounts, i64),
-) -> Result<Values, String> {
+) -> Result<MirroredValues, String> {
     let mut result = snapshot.result;
     result.roll_up();
     let is_evaluated = progress.open && overview.is_some_and(|overview| overview.evaluated);
-    let results = is_evaluated.then(|| results(shard, &result.results, parts)).transpose()?;
+    let results = is_evaluated.then(|| results(settings.shard, &result.results, parts)).transpose()?;
     let ended = ended(&result.ended, ended_until)?;
     let policies: Vec<PolicySummary> = std::mem::take(&mut result.policies);
     let counts = policies.iter().filter(|policy| !policy.objects.is_empty());
@@ -81,7 +80,13 @@ pub(super) fn values(
     };
     let json = packed::json(&state)?;
     leave_out_counts(&mut state);
-    Ok(Values { state: json, steady_state: packed::json(&state)?, policies: packed::json(&policies)?, results, ended })
+    Ok(MirroredValues {
+        state: json,
+        steady_state: packed::json(&state)?,
+        policies: packed::json(&policies)?,
+        results,
+        ended,
+    })
 }
 
 /// Removes the counts of objects, which any change of the cluster may change.
@@ -94,7 +99,7 @@ fn leave_out_counts(state: &mut ClusterState) {
     state.namespaces.clear();
 }
 
-fn results(shard: &Arc<str>, results: &[Entry], parts: &PartCounts) -> Result<BTreeMap<Key, Vec<u8>>, String> {
+fn results(shard: Shard, results: &[Entry], parts: &PartCounts) -> Result<BTreeMap<BucketKey, Vec<u8>>, String> {
     let mut places: BTreeMap<Option<Arc<str>>, Vec<&Entry>> = BTreeMap::new();
     for entry in results {
         places.entry(entry.resource.place()).or_default().push(entry);
@@ -105,9 +110,9 @@ fn results(shard: &Arc<str>, results: &[Entry], parts: &PartCounts) -> Result<BT
         entries.sort_by(|a, b| (order(a), a.order()).cmp(&(order(b), b.order())));
         let parts = part::parts(entries.len(), parts.get(&place).copied());
         for (part, entries) in part::split(&entries, parts) {
-            let item = Item::Results(ResultsPart { place: place.clone(), parts, part });
+            let item = BucketItem::Results(ResultsPart { place: place.clone(), parts, part });
             let stored = StoredPart::new(entries.into_iter().map(|entry| (entry, None)));
-            values.insert(Key { shard: Arc::clone(shard), item }, packed::json(&stored)?);
+            values.insert(BucketKey { shard, item }, packed::json(&stored)?);
         }
     }
     Ok(values)

@@ -4,19 +4,19 @@ use tower::ServiceExt as _;
 use super::*;
 use crate::{
     audit::result::AuditResult,
-    fleet::{follow::Update, samples::SampleCluster},
+    fleet::{follow::FleetUpdate, samples::SampleCluster},
 };
 
 /// Returns a site with one cluster, and the sender of its view.
 fn site() -> (FleetSite, watch::Sender<Arc<FleetView>>) {
     let mut view = FleetView::sample(&[SampleCluster::new("prod", AuditResult::sample(1), Timestamp::now())]);
-    view.take(Update::Connection(String::new()));
+    view.take(FleetUpdate::Connection(String::new()));
     let (sender, view) = watch::channel(Arc::new(view));
     let scope = FleetScope { expected: vec!["gone".to_owned()], ..FleetScope::default() };
     (FleetSite::new(view, scope), sender)
 }
 
-fn change(sender: &watch::Sender<Arc<FleetView>>, update: Update) {
+fn change(sender: &watch::Sender<Arc<FleetView>>, update: FleetUpdate) {
     sender.send_modify(|view| Arc::make_mut(view).take(update));
 }
 
@@ -49,7 +49,7 @@ async fn the_page_is_served_to_this_machine_only() {
 async fn it_is_ready_when_all_buckets_were_read() {
     let (site, sender) = site();
     assert_eq!(ask(site.clone().health(), "10.0.0.1", "/readyz").await.0, StatusCode::OK);
-    change(&sender, Update::Clusters(["prod".into(), "test".into()].into()));
+    change(&sender, FleetUpdate::Clusters(["prod".into(), "test".into()].into()));
     let (status, _, body) = ask(site.clone().health(), "10.0.0.1", "/readyz").await;
     assert_eq!((status, &*body), (StatusCode::SERVICE_UNAVAILABLE, "[-]buckets: 1 of 2 read\n"));
     let (_, headers, text) = ask(site.clone().health(), "10.0.0.1", "/metrics").await;
@@ -76,17 +76,17 @@ async fn open_pages_learn_of_changes_and_later_of_heartbeats() {
     let values = site.view.borrow().values_revision;
     let mut events = Box::pin(changes(site, Some(values)));
     let began = Instant::now();
-    change(&sender, Update::Failed("prod".into(), "cannot be opened".to_owned()));
+    change(&sender, FleetUpdate::Failed("prod".into(), "cannot be opened".to_owned()));
     assert!(events.next().await.is_some());
     assert!(began.elapsed() < REST.0, "at once: {:?}", began.elapsed());
     // Many changes are one event.
     for _ in 0..10 {
-        change(&sender, Update::Failed("prod".into(), "cannot be opened".to_owned()));
+        change(&sender, FleetUpdate::Failed("prod".into(), "cannot be opened".to_owned()));
     }
     assert!(events.next().await.is_some());
     assert!(began.elapsed() >= REST.0 && began.elapsed() < HEARTBEATS, "{:?}", began.elapsed());
     let again = Instant::now();
-    change(&sender, Update::Connection(String::new()));
+    change(&sender, FleetUpdate::Connection(String::new()));
     assert!(events.next().await.is_some());
     assert!(again.elapsed() + REST.0 >= HEARTBEATS, "{:?}", again.elapsed());
     drop(sender);
@@ -100,7 +100,7 @@ fn a_page_is_alive_only_while_nats_answers() {
     let later = |seconds: i64| at.saturating_add(jiff::SignedDuration::from_secs(seconds)).unwrap();
     assert_eq!(listed_lately(&site.view.borrow(), later(9)), Some(at));
     assert_eq!(listed_lately(&site.view.borrow(), later(60)), None);
-    change(&sender, Update::Connection("NATS cannot be reached".to_owned()));
+    change(&sender, FleetUpdate::Connection("NATS cannot be reached".to_owned()));
     assert_eq!(listed_lately(&site.view.borrow(), later(0)), None);
 }
 

@@ -6,11 +6,11 @@ use std::{
     process::{Command, Stdio},
 };
 
-use kaudit_controlplane::{NatsServer, Tool, require, require_tool, shared};
+use kaudit_controlplane::{NatsServer, Tool, free_port, require, require_tool, shared};
 use kaudit_test_support::{child::ChildGuard, long_run};
 use serde_json::{Value, json};
 
-use super::{Fleet, free_port};
+use super::Fleet;
 use crate::{
     alerts::{dashboard, promtool},
     chart::{Rendered, render_chart},
@@ -42,7 +42,7 @@ async fn kaudit_takes_the_arguments_of_the_chart_and_is_ready() {
     let text = rendered.text.replace("namespace: fleet\n", &format!("namespace: {namespace}\n"));
     plane.apply(&text).await.unwrap();
     let fleet = Fleet { server: NatsServer::start("", &[]).await.unwrap(), passwords: tempfile::tempdir().unwrap() };
-    let [health, page] = [free_port(), free_port()];
+    let [health, page] = [free_port().unwrap(), free_port().unwrap()];
     let arguments = arguments(&rendered).into_iter().map(|argument| {
         let argument = argument.replace("nats://nats.example.com:4222", &fleet.url());
         argument.replace("0.0.0.0:8080", &format!("127.0.0.1:{health}")).replace("8082", &page.to_string())

@@ -8,11 +8,10 @@ use std::{
     process::{Command, Stdio},
 };
 
-use kaudit_controlplane::{ControlPlane, Options, Tool, require, require_tool, tool};
+use kaudit_controlplane::{ControlPlane, Options, Tool, free_port, require, require_tool, tool};
 use kaudit_test_support::{child::ChildGuard, files::folder, long_run};
 use kube::config::Kubeconfig;
 
-use super::free_port;
 use crate::support::wait_for;
 
 /// Returns the commands of the guide, one a line.
@@ -62,7 +61,7 @@ async fn the_commands_of_the_guide_show_three_clusters() {
         symlink(program, home_path.join(name)).unwrap();
     }
     Command::new("chmod").arg("+x").arg(home_path.join("kind")).status().unwrap();
-    let [nats, page] = [free_port(), free_port()];
+    let [nats, page] = [free_port().unwrap(), free_port().unwrap()];
     let path = format!("{}:{}", home_path.display(), std::env::var("PATH").unwrap());
     let mut background = Vec::new();
     let mut printed = String::new();

@@ -35,6 +35,7 @@ pub use certificates::{ServingCertificate, TestAuthority, serving_certificate};
 pub use kafka::{KafkaBroker, KafkaOptions, require_kafka};
 pub use nats::NatsServer;
 pub use plane::{ControlPlane, Options};
+pub use server::free_port;
 pub use shared::shared;
 pub use tools::{Tool, available, require, require_tool, tool};
 pub use users::User;

@@ -174,7 +174,7 @@ fn script(text: &str) -> Command {
 }
 
 /// Returns a free port of 127.0.0.1.
-pub(crate) fn free_port() -> Result<u16> {
+pub fn free_port() -> Result<u16> {
     // Below the kernel's range of client ports: a client that connects to a stopped server in that range may take its
     // port, or even connect to itself.
     (0..1000)

@@ -14,7 +14,7 @@ use futures::{FutureExt as _, future::BoxFuture};
 use kaudit::{
     audit::result::AuditResult,
     fleet::{
-        bucket::{Bucket, BucketServer, Kept, Write, WriteError},
+        bucket::{BucketServer, BucketWrite, ClusterBucket, Kept, WriteError},
         memory::MemoryServer,
     },
 };
@@ -167,11 +167,12 @@ impl Sender {
 }
 
 impl BucketServer for BusConnection {
-    fn open<'s>(&'s self, cluster: &'s str) -> BoxFuture<'s, Result<Box<dyn Bucket>, String>> {
+    fn open<'s>(&'s self, cluster: &'s str) -> BoxFuture<'s, Result<Box<dyn ClusterBucket>, String>> {
         let (server, cluster) = (self.server.clone(), cluster.to_owned());
         let open = async move {
             let bucket = self.sender.send(Duration::ZERO, async move { server.open(&cluster).await }).await??;
-            Ok(Box::new(BusBucket { bucket: bucket.into(), sender: Arc::clone(&self.sender) }) as Box<dyn Bucket>)
+            Ok(Box::new(BusBucket { bucket: bucket.into(), sender: Arc::clone(&self.sender) })
+                as Box<dyn ClusterBucket>)
         };
         open.boxed()
     }
@@ -179,11 +180,11 @@ impl BucketServer for BusConnection {
 
 /// The bucket of the cluster, as a replica reads and writes it.
 struct BusBucket {
-    bucket: Arc<dyn Bucket>,
+    bucket: Arc<dyn ClusterBucket>,
     sender: Arc<Sender>,
 }
 
-impl Bucket for BusBucket {
+impl ClusterBucket for BusBucket {
     fn values(&self) -> BoxFuture<'_, Result<BTreeMap<String, Kept>, String>> {
         let bucket = Arc::clone(&self.bucket);
         async { self.sender.send(Duration::ZERO, async move { bucket.values().await }).await? }.boxed()
@@ -194,7 +195,7 @@ impl Bucket for BusBucket {
         async { self.sender.send(Duration::ZERO, async move { bucket.value(&key).await }).await? }.boxed()
     }
 
-    fn write<'s>(&'s self, writes: &'s [Write]) -> BoxFuture<'s, Result<Vec<u64>, WriteError>> {
+    fn write<'s>(&'s self, writes: &'s [BucketWrite]) -> BoxFuture<'s, Result<Vec<u64>, WriteError>> {
         let (bucket, writes) = (Arc::clone(&self.bucket), writes.to_vec());
         let late = Duration::from_millis(self.sender.late.load(Relaxed).into());
         let write = async move {

@@ -7,7 +7,7 @@ use std::{
 
 use super::{
     cluster::PreparedPages,
-    tally::{ResultCounts, RuleTally},
+    tally::{FleetRuleTally, ResultCounts},
 };
 use crate::fleet::{clusters::Cluster, view::FleetView};
 
@@ -25,7 +25,7 @@ pub(super) struct ClusterCounts {
     /// The namespaces with results or changes.
     pub(super) places: Vec<(Option<Arc<str>>, ResultCounts)>,
     /// The rules with results, by the index of their group, which stays the same.
-    pub(super) tallies: Vec<(usize, RuleTally)>,
+    pub(super) tallies: Vec<(usize, FleetRuleTally)>,
     /// When the earliest of the counted changes was, in seconds since 1970.
     pub(super) earliest: u32,
 }

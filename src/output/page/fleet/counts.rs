@@ -8,11 +8,11 @@ use std::{
 use super::{
     cache::ClusterCounts,
     selection::{FleetSelection, SelectedCluster, SelectedPart, chunk_size},
-    tally::{ResultCounts, RuleTally, class},
+    tally::{FleetRuleTally, ResultCounts, class},
 };
 use crate::{
     blocking::in_parallel,
-    fleet::{clusters::Row, names::Names, part::StoredRule},
+    fleet::{clusters::ResultRow, names::Names, part::StoredRule},
     model::verdict::{Outcome, Severity, rule_id},
 };
 
@@ -50,7 +50,7 @@ pub(super) struct TeamCounts {
 /// The numbers of a rule in all clusters.
 pub(super) struct RuleCount<'v> {
     pub(super) rule: &'v StoredRule,
-    pub(super) tally: RuleTally,
+    pub(super) tally: FleetRuleTally,
 }
 
 impl RuleCount<'_> {
@@ -96,7 +96,7 @@ impl<'v> FleetSelection<'v> {
         let groups = RuleGroups::new(&self.page.view.names);
         let chunks = self.clusters.chunks(chunk_size(self.clusters.len())).collect();
         let counted = in_parallel(chunks, |clusters| self.count_clusters(clusters, &groups));
-        let mut tallies = vec![RuleTally::default(); groups.rules.len()];
+        let mut tallies = vec![FleetRuleTally::default(); groups.rules.len()];
         let mut counts =
             FleetCounts { total: ResultCounts::default(), clusters: Vec::new(), places: Vec::new(), rules: Vec::new() };
         for (cluster, (selected, counted)) in self.clusters.iter().zip(counted.into_iter().flatten()).enumerate() {
@@ -113,7 +113,7 @@ impl<'v> FleetSelection<'v> {
         let rules = groups.rules.into_iter().zip(tallies).filter(|(_, tally)| !tally.is_empty());
         counts.rules = rules.map(|(rule, tally)| RuleCount { rule, tally }).collect();
         let order = |rule: &RuleCount<'_>| {
-            let RuleTally { failing, .. } = rule.tally;
+            let FleetRuleTally { failing, .. } = rule.tally;
             let severity = rule.tally.severity();
             (failing == 0, severity.is_none(), severity, std::cmp::Reverse(failing))
         };
@@ -192,18 +192,18 @@ impl<'v> FleetSelection<'v> {
 struct TallyTable<'g> {
     of_rule: &'g [usize],
     /// By group.
-    tallies: Vec<RuleTally>,
+    tallies: Vec<FleetRuleTally>,
     /// The groups that have a tally.
     counted: Vec<usize>,
 }
 
 impl<'g> TallyTable<'g> {
     fn new(groups: &'g RuleGroups<'_>) -> Self {
-        let tallies = vec![RuleTally::default(); groups.rules.len()];
+        let tallies = vec![FleetRuleTally::default(); groups.rules.len()];
         Self { of_rule: &groups.of_rule, tallies, counted: Vec::new() }
     }
 
-    fn count(&mut self, row: &Row, part: usize) {
+    fn count(&mut self, row: &ResultRow, part: usize) {
         let Some(group) = self.of_rule.get(row.rule as usize) else { return };
         let Some(tally) = self.tallies.get_mut(*group) else { return };
         if tally.is_empty() {
@@ -213,7 +213,7 @@ impl<'g> TallyTable<'g> {
     }
 
     /// Returns the tallies, and begins those of the next cluster.
-    fn take(&mut self) -> Vec<(usize, RuleTally)> {
+    fn take(&mut self) -> Vec<(usize, FleetRuleTally)> {
         let Self { tallies, counted, .. } = self;
         counted.drain(..).map(|group| (group, std::mem::take(&mut tallies[group]))).collect()
     }
@@ -261,7 +261,7 @@ impl<'v> FleetCounts<'v> {
 impl FleetCounts<'_> {
     pub(super) fn rule_numbers(&self) -> BTreeMap<String, [usize; 4]> {
         let numbers = |rule: &RuleCount<'_>| {
-            let RuleTally { failing, clusters, excused, errors, .. } = rule.tally;
+            let FleetRuleTally { failing, clusters, excused, errors, .. } = rule.tally;
             (format!("{}/{}", rule.rule.policy, rule.rule.rule), [failing, clusters, excused, errors])
         };
         self.rules.iter().map(numbers).collect()

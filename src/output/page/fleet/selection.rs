@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::{fleet_page::FleetPage, tally::severity_index};
+use super::fleet_page::FleetPage;
 use crate::{
     blocking::{in_parallel, parallelism},
     fleet::{
-        clusters::{Cluster, Part, Row},
+        clusters::{Cluster, Part, ResultRow},
         state::ClusterState,
         view::FleetView,
     },
@@ -17,7 +17,6 @@ use crate::{
     output::page::{
         prepared::NONE,
         query::{PageQuery, SearchWords, place_name, severity},
-        selection::KINDS,
     },
 };
 
@@ -62,8 +61,8 @@ pub(super) struct RowFilter {
     rules: Option<Vec<bool>>,
     /// By the number of the kind.
     kinds: Option<Vec<bool>>,
-    /// In the order of [`severity_index`].
-    severities: [bool; KINDS],
+    /// In the order of [`Severity::index`].
+    severities: [bool; Severity::INDICES],
     /// The least time since when a violation exists, in seconds.
     since: Option<u32>,
     /// When the period of the changes begins, in seconds.
@@ -89,33 +88,33 @@ impl RowFilter {
         let kinds = kind.map(|wanted| view.names.kinds().iter().map(|kind| **kind == *wanted).collect());
         let is_wanted =
             |known: Option<Severity>| query.severity.as_deref().is_none_or(|wanted| wanted == severity(known));
-        let mut severities = [is_wanted(None); KINDS];
+        let mut severities = [is_wanted(None); Severity::INDICES];
         for known in Severity::ALL {
-            severities[severity_index(Some(known))] = is_wanted(Some(known));
+            severities[Severity::index(Some(known))] = is_wanted(Some(known));
         }
         Self { rules, kinds, severities, since: query.since_period(at).map(seconds), changed: seconds(changed) }
     }
 
     /// Whether a row is selected, whenever it was first seen.
-    fn takes_at_any_time(&self, row: &Row) -> bool {
+    fn takes_at_any_time(&self, row: &ResultRow) -> bool {
         let is_taken = |taken: &Option<Vec<bool>>, number: usize| {
             taken.as_ref().is_none_or(|taken| taken.get(number).copied().unwrap_or_default())
         };
-        self.severities[severity_index(row.severity)]
+        self.severities[Severity::index(row.severity)]
             && is_taken(&self.rules, row.rule as usize)
             && is_taken(&self.kinds, row.kind.into())
     }
 
-    pub(super) fn takes(&self, row: &Row) -> bool {
+    pub(super) fn takes(&self, row: &ResultRow) -> bool {
         self.takes_at_any_time(row) && self.since.is_none_or(|since| row.since >= since)
     }
 
-    fn takes_ended(&self, row: &Row) -> bool {
+    fn takes_ended(&self, row: &ResultRow) -> bool {
         self.takes_at_any_time(row) && row.since >= self.changed
     }
 
     /// Whether a selected row is a new violation.
-    pub(super) fn is_new(&self, row: &Row) -> bool {
+    pub(super) fn is_new(&self, row: &ResultRow) -> bool {
         row.result.is_violation() && !row.is_handed_over && row.since >= self.changed
     }
 }
@@ -200,7 +199,10 @@ impl<'v> SelectedCluster<'v> {
     }
 
     /// Returns the selected rows, each with the index of its part and its own.
-    pub(super) fn rows<'s>(&'s self, filter: &'s RowFilter) -> impl Iterator<Item = (usize, usize, &'v Row)> + 's {
+    pub(super) fn rows<'s>(
+        &'s self,
+        filter: &'s RowFilter,
+    ) -> impl Iterator<Item = (usize, usize, &'v ResultRow)> + 's {
         self.parts.iter().enumerate().flat_map(move |(at, part)| {
             part.rows().filter(|(_, row)| filter.takes(row)).map(move |(index, row)| (at, index, row))
         })
@@ -211,15 +213,16 @@ impl<'v> SelectedCluster<'v> {
         &'s self,
         query: &'s PageQuery,
         filter: &'s RowFilter,
-    ) -> impl Iterator<Item = (usize, usize, &'v Row)> + 's {
+    ) -> impl Iterator<Item = (usize, usize, &'v ResultRow)> + 's {
         self.ended.iter().enumerate().flat_map(move |(at, part)| {
-            let is_taken = move |(_, row): &(usize, &Row)| takes_ended(&self.states, part.part, row, query, filter);
+            let is_taken =
+                move |(_, row): &(usize, &ResultRow)| takes_ended(&self.states, part.part, row, query, filter);
             part.rows().filter(is_taken).map(move |(index, row)| (at, index, row))
         })
     }
 }
 
-fn takes_ended(states: &[&ClusterState], part: &Part, row: &Row, query: &PageQuery, filter: &RowFilter) -> bool {
+fn takes_ended(states: &[&ClusterState], part: &Part, row: &ResultRow, query: &PageQuery, filter: &RowFilter) -> bool {
     filter.takes_ended(row) && is_in_place(states, part.place(row), query)
 }
 
@@ -238,13 +241,13 @@ fn team<'c>(states: &[&'c ClusterState], place: Option<&str>) -> Option<&'c str>
 
 impl<'v> SelectedPart<'v> {
     /// Returns the rows in which the words of the search occur, with their indices.
-    pub(super) fn rows(&self) -> impl Iterator<Item = (usize, &'v Row)> {
+    pub(super) fn rows(&self) -> impl Iterator<Item = (usize, &'v ResultRow)> {
         let is_found = |index: usize| self.found.as_ref().is_none_or(|found| found[index]);
         self.part.rows.iter().enumerate().filter(move |(index, _)| is_found(*index))
     }
 
     /// Searches words in the results of selected rows.
-    fn search(&mut self, words: &mut SearchWords, is_selected: impl Fn(&Part, &Row) -> bool) {
+    fn search(&mut self, words: &mut SearchWords, is_selected: impl Fn(&Part, &ResultRow) -> bool) {
         let mut found: Box<[bool]> = self.part.rows.iter().map(|row| is_selected(self.part, row)).collect();
         if found.contains(&true)
             && let Ok(entries) = self.part.entries(None)

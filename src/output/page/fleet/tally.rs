@@ -3,24 +3,19 @@
 use std::ops::AddAssign;
 
 use crate::{
-    fleet::clusters::Row,
+    fleet::clusters::ResultRow,
     model::verdict::{Outcome, Severity},
-    output::page::selection::{KINDS, SeverityCounts},
+    output::page::selection::SeverityCounts,
 };
-
-/// Returns the index of a severity in an array that has the one of violations without a severity at its end.
-pub(super) fn severity_index(severity: Option<Severity>) -> usize {
-    severity.map_or(KINDS - 1, |severity| severity as usize)
-}
 
 /// The outcomes of results.
 const OUTCOMES: usize = 4;
 /// The number of [classes](class).
-pub(super) const CLASSES: usize = OUTCOMES * KINDS;
+pub(super) const CLASSES: usize = OUTCOMES * Severity::INDICES;
 
 /// Returns the class of a result, by its outcome and its severity: the lower, the more urgent, as the page sorts results.
-pub(super) fn class(row: &Row) -> usize {
-    row.result as usize * KINDS + severity_index(row.severity)
+pub(super) fn class(row: &ResultRow) -> usize {
+    row.result as usize * Severity::INDICES + Severity::index(row.severity)
 }
 
 /// Numbers of results and changes.
@@ -43,13 +38,13 @@ pub(super) struct ResultCounts {
 impl ResultCounts {
     /// Returns the number of results with an outcome.
     pub(super) fn outcome(&self, outcome: Outcome) -> usize {
-        let first = outcome as usize * KINDS;
-        self.classes[first..first + KINDS].iter().sum()
+        let first = outcome as usize * Severity::INDICES;
+        self.classes[first..first + Severity::INDICES].iter().sum()
     }
 
     /// Returns the numbers of violations by severity.
     pub(super) fn severities(&self) -> SeverityCounts {
-        let of = |outcome: Outcome, severity: usize| self.classes[outcome as usize * KINDS + severity];
+        let of = |outcome: Outcome, severity: usize| self.classes[outcome as usize * Severity::INDICES + severity];
         SeverityCounts::new(std::array::from_fn(|severity| of(Outcome::Fail, severity) + of(Outcome::Warn, severity)))
     }
 
@@ -82,7 +77,7 @@ impl AddAssign<&Self> for ResultCounts {
 
 /// The numbers of a rule.
 #[derive(Debug, Clone, Default)]
-pub(super) struct RuleTally {
+pub(super) struct FleetRuleTally {
     /// Objects with violations.
     pub(super) failing: usize,
     /// Clusters with violations.
@@ -90,23 +85,23 @@ pub(super) struct RuleTally {
     pub(super) excused: usize,
     pub(super) errors: usize,
     /// Violations by severity.
-    severities: [usize; KINDS],
+    severities: [usize; Severity::INDICES],
     /// The part and the object that were counted last: all results of an object are in a row.
     last_object: Option<(usize, u32)>,
 }
 
-impl RuleTally {
+impl FleetRuleTally {
     /// Returns the severity of its most severe violation.
     pub(super) fn severity(&self) -> Option<Severity> {
-        Severity::ALL.into_iter().find(|severity| self.severities[severity_index(Some(*severity))] > 0)
+        Severity::ALL.into_iter().find(|severity| self.severities[Severity::index(Some(*severity))] > 0)
     }
 
-    pub(super) fn count(&mut self, row: &Row, part: usize) {
+    pub(super) fn count(&mut self, row: &ResultRow, part: usize) {
         match row.result {
             Outcome::Skip => self.excused += 1,
             Outcome::Error => self.errors += 1,
             Outcome::Fail | Outcome::Warn => {
-                self.severities[severity_index(row.severity)] += 1;
+                self.severities[Severity::index(row.severity)] += 1;
                 if self.last_object != Some((part, row.object)) {
                     self.last_object = Some((part, row.object));
                     self.failing += 1;
@@ -121,7 +116,7 @@ impl RuleTally {
     }
 }
 
-impl AddAssign<&Self> for RuleTally {
+impl AddAssign<&Self> for FleetRuleTally {
     fn add_assign(&mut self, other: &Self) {
         self.failing += other.failing;
         self.clusters += other.clusters;

@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     audit::result::{AuditResult, Ended},
-    fleet::{follow::Update, samples::SampleCluster, scope::FleetScope, view::FleetView},
+    fleet::{follow::FleetUpdate, samples::SampleCluster, scope::FleetScope, view::FleetView},
     model::verdict::Outcome,
     output::{
         page::{Page, PageContext},
@@ -89,7 +89,7 @@ fn a_prepared_page_shows_what_has_changed_since() {
     let query = PageQuery { cluster: Some("prod".to_owned()), ..view_of(View::Objects) };
     let cache: Arc<FleetCache> = Arc::default();
     let mut view = FleetView::sample(&[]);
-    view.take(Update::Clusters(["prod".into()].into()));
+    view.take(FleetUpdate::Clusters(["prod".into()].into()));
     let mut html = |cluster: &SampleCluster, at: Timestamp| {
         view.set(&cluster.name, cluster.values(), now(), true);
         FleetPage::new(&view, &FleetScope::default(), at, Arc::clone(&cache)).html(&query)
@@ -108,7 +108,7 @@ fn a_prepared_page_shows_what_has_changed_since() {
 fn counts_that_are_kept_are_those_of_now() {
     let cache: Arc<FleetCache> = Arc::default();
     let mut view = FleetView::sample(&[SampleCluster::new("prod", with_ended(), now())]);
-    view.take(Update::Clusters(["prod".into(), "test".into()].into()));
+    view.take(FleetUpdate::Clusters(["prod".into(), "test".into()].into()));
     let counts = |view: &FleetView, hours: i64| {
         let at = now().saturating_add(SignedDuration::from_hours(hours)).unwrap();
         let page = FleetPage::new(view, &FleetScope::default(), at, Arc::clone(&cache));
@@ -125,7 +125,7 @@ fn counts_that_are_kept_are_those_of_now() {
     let other = SampleCluster::new("test", owned(), now());
     view.set(&other.name, other.values(), now(), true);
     assert_eq!(counts(&view, 0), (6, 4, 1, 2));
-    view.take(Update::Clusters(["test".into()].into()));
+    view.take(FleetUpdate::Clusters(["test".into()].into()));
     assert_eq!(counts(&view, 0), (3, 2, 0, 1));
 }
 
@@ -141,7 +141,7 @@ fn clusters_that_are_not_live_are_shown_first() {
     let live = SampleCluster::new("prod-live", owned(), now());
     let scope = FleetScope { expected: vec!["prod-gone".to_owned(), "prod-live".to_owned()], ..FleetScope::default() };
     let mut view = FleetView::sample(&[old, silent, unread, gaps, live]);
-    view.take(Update::Failed("prod-silent".into(), "cannot be opened: no rights".to_owned()));
+    view.take(FleetUpdate::Failed("prod-silent".into(), "cannot be opened: no rights".to_owned()));
     let fleet = FleetPage::new(&view, &scope, now(), Arc::default());
     let overview = fleet.html(&PageQuery::default());
     for text in [

@@ -2,7 +2,11 @@
 
 use maud::{Markup, html};
 
-use super::super::{paging::Pagination, parts::time, selection::PageSelection};
+use super::super::{
+    paging::Pagination,
+    parts::{exception_cells, time},
+    selection::PageSelection,
+};
 use crate::output::{safe::shown_line, style::count};
 
 /// Number of exceptions per page.
@@ -22,13 +26,7 @@ pub(super) fn view(selection: &PageSelection<'_>) -> Markup {
                     } }
                     tbody { @for exception in &exceptions[pages.shown()] { tr data-exception=[selection.is_file.then(|| shown_line(&exception.name))] {
                         th scope="row" { (shown_line(&exception.name)) }
-                        td data-label="State" {
-                            b.badge.(exception.state.as_str()) { (exception.state.as_str()) }
-                            @if !exception.message.is_empty() { " " (shown_line(&exception.sentence())) }
-                        }
-                        td.number data-label="Excuses" { (exception.results) }
-                        td data-label="Ends" { @if let Some(end) = exception.expires_at { (time(selection, end)) } }
-                        td data-label="Reason" { (shown_line(&exception.reason)) }
+                        (exception_cells(exception, |end| time(selection, end)))
                     } } }
                 }
             }

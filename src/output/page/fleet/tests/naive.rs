@@ -10,7 +10,7 @@ use super::{
         super::query::{owner_kind, place, severity},
         counts::FleetCounts,
         selection::FleetSelection,
-        tally::{CLASSES, ResultCounts, severity_index},
+        tally::{CLASSES, ResultCounts},
     },
     csv_lines, json, now, page,
     random::{clusters, query},
@@ -24,7 +24,7 @@ use crate::{
         object::ObjectRef,
         verdict::{Outcome, Severity},
     },
-    output::page::{query::PageQuery, selection::KINDS},
+    output::page::query::PageQuery,
 };
 
 /// A result and its cluster.
@@ -146,7 +146,7 @@ impl<'c> Selected<'c> {
 }
 
 fn class(entry: &Entry) -> usize {
-    entry.result as usize * KINDS + severity_index(entry.severity)
+    entry.result as usize * Severity::INDICES + Severity::index(entry.severity)
 }
 
 fn seconds(at: Timestamp) -> u32 {

@@ -73,7 +73,7 @@ fn views_of_five_million_violations() {
         (0..60).map(|number| (format!("policy_{}", number / 4), format!("deny_{number}"), severity(number))).collect();
     let mut view = FleetView::sample(&[]);
     let names = (0..SIZE.0).map(|number| format!("cluster-{number:04}").as_str().into()).collect();
-    view.take(crate::fleet::follow::Update::Clusters(names));
+    view.take(crate::fleet::follow::FleetUpdate::Clusters(names));
     for number in 0..SIZE.0 {
         let cluster = cluster(&mut random, number, &rules);
         view.set(&cluster.name, cluster.values(), now(), true);

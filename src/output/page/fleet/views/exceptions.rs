@@ -6,7 +6,12 @@ use super::super::{layout::cluster_link, selection::FleetSelection};
 use crate::{
     audit::exceptions::ExceptionSummary,
     output::{
-        page::{paging::Pagination, parts::time_at, prepared::NONE, query::PageQuery},
+        page::{
+            paging::Pagination,
+            parts::{exception_cells, time_at},
+            prepared::NONE,
+            query::PageQuery,
+        },
         safe::shown_line,
         style::count,
     },
@@ -33,13 +38,7 @@ pub(super) fn view(selection: &FleetSelection<'_>) -> Markup {
                     tbody { @for (cluster, exception) in &exceptions[pages.shown()] { tr {
                         th scope="row" { (shown_line(&exception.name)) }
                         td data-label="Cluster" { a href=(cluster_link(selection, cluster)) { (shown_line(cluster)) } }
-                        td data-label="State" {
-                            b.badge.(exception.state.as_str()) { (exception.state.as_str()) }
-                            @if !exception.message.is_empty() { " " (shown_line(&exception.sentence())) }
-                        }
-                        td.number data-label="Excuses" { (exception.results) }
-                        td data-label="Ends" { @if let Some(end) = exception.expires_at { (time_at(selection.page.at, end)) } }
-                        td data-label="Reason" { (shown_line(&exception.reason)) }
+                        (exception_cells(exception, |end| time_at(selection.page.at, end)))
                     } } }
                 }
             }
