@@ -25,12 +25,12 @@ impl Cluster {
         Ok(Some(result))
     }
 
-    /// Says why its results are not all results of now; `None` if they are.
+    /// Says why its results may be outdated or missing; `None` if they are current.
     pub(crate) fn gap(&self, now: Timestamp) -> Option<String> {
         match self.status(now) {
             ClusterStatus::Live | ClusterStatus::Incomplete => None,
             ClusterStatus::Starting => Some("kaudit has only started there".into()),
-            ClusterStatus::Old(Some(at)) => Some(format!("no heartbeat since {at:.0}: these results are of then")),
+            ClusterStatus::Old(Some(at)) => Some(format!("no heartbeat since {at:.0}: these results may be outdated")),
             ClusterStatus::Old(None) => Some("there is no heartbeat".into()),
             ClusterStatus::Unreadable => self.problem(),
         }

@@ -34,7 +34,7 @@ pub(crate) struct FleetView {
 /// How far the results of a cluster can be relied on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum ClusterStatus {
-    /// Everything in scope is checked, and the results are those of now.
+    /// Everything in scope is checked, and the results are current.
     Live,
     /// The bucket is not read yet, or kaudit has only started.
     Starting,

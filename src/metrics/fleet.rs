@@ -43,7 +43,7 @@ pub struct ClusterNumbers {
     pub violations: Vec<(&'static str, usize)>,
     /// When its last heartbeat arrived, if there was one.
     pub heartbeat: Option<Timestamp>,
-    /// Whether everything in scope is checked, and the results are those of now.
+    /// Whether everything in scope is checked, and the results are current.
     pub complete: bool,
 }
 
@@ -76,7 +76,7 @@ impl FleetNumbers {
         registry.register("violations", "Open violations, without those covered by an owner", violations);
         let help = "When the last heartbeat of a cluster arrived at NATS";
         registry.register("heartbeat_timestamp_seconds", help, heartbeats);
-        let help = "Whether everything in scope of a cluster is checked, and its results are those of now";
+        let help = "Whether everything in scope of a cluster is checked, and its results are current";
         registry.register("complete", help, complete);
         let connected: Gauge = Gauge::default();
         connected.set(self.connected.into());

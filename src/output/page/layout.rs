@@ -27,7 +27,7 @@ pub(super) enum PageState {
     Starting(usize, usize),
     /// So many objects wait for evaluation.
     Waiting(usize),
-    /// The results of a cluster of a fleet are not those of now.
+    /// The results of a cluster of a fleet are outdated.
     Outdated,
     /// So many things were not checked.
     Incomplete(usize),

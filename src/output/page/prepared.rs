@@ -41,7 +41,7 @@ pub struct PageContext {
     pub policies_since: Option<Timestamp>,
     /// The counts of each day; empty if this process does not keep them.
     pub history: Arc<History>,
-    /// Why the results are not those of now, in a fleet.
+    /// Why the results of a cluster of a fleet are outdated.
     pub outdated: Option<String>,
     /// Problems that the result does not contain, for example why newer policies are not in force.
     pub problems: Vec<String>,
