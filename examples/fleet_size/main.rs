@@ -1,11 +1,11 @@
 //! Measures `kaudit fleet` with many clusters: `cargo run --release --example fleet_size -- CLUSTERS SECONDS`
 //!
-//! One real kaudit on a real API server fills a bucket with the results of the library for Deployments in 50 namespaces.
-//! This bucket is copied for each simulated cluster on a real NATS with file storage. A view reads all of them, while parts
-//! of results change: each change replaces one part by another version of it, without one violation.
+//! One real kaudit on a real API server fills a bucket with the results of the shipped policies for Deployments in 50
+//! namespaces. This bucket is copied for each simulated cluster on a real NATS with file storage. A view reads all of them, while parts
+//! of results change: each change removes an object from a part, or brings it back.
 //!
-//! Prints a table: the time until the view has read everything, its memory for each violation, the first byte of the
-//! overview, the time from a write to the page, and the storage. Needs `target/release/kaudit`.
+//! Prints a table: the traffic of the real kaudit, the storage, the time until the view has read everything, its memory
+//! for each violation, the first bytes of pages, and the time from a write to the page. Needs `target/release/kaudit`.
 
 use std::{
     collections::BTreeMap,
@@ -31,9 +31,13 @@ use tokio::time::sleep;
 
 /// Namespaces of the seed, and Deployments in each.
 const NAMESPACES: usize = 50;
-const DEPLOYMENTS: usize = 10;
+const DEPLOYMENTS: usize = 11;
 /// How long anything may take.
-const PATIENCE: Duration = Duration::from_mins(10);
+const PATIENCE: Duration = Duration::from_mins(5);
+/// The namespace whose results show when a change reaches the page.
+const PROBED: &str = "team-7";
+/// The Deployment there that is deleted and created.
+const PROBED_DEPLOYMENT: usize = 3;
 /// Changes a second, in all clusters together.
 const CHANGES: u64 = 200;
 
@@ -52,6 +56,9 @@ const PAGES: [&str; 8] = [
 /// A value of the seed's bucket by its key.
 type BucketValues = BTreeMap<String, Vec<u8>>;
 
+/// A key, its value, and the value without one object.
+type Versions = (String, [Vec<u8>; 2]);
+
 /// A process that ends with this one.
 struct Running(Child);
 
@@ -67,12 +74,14 @@ async fn main() -> Result<()> {
     let mut arguments = std::env::args().skip(1);
     let clusters: usize = arguments.next().map_or(Ok(100), |text| text.parse())?;
     let seconds: u64 = arguments.next().map_or(Ok(30), |text| text.parse())?;
-    let server = NatsServer::start("max_payload: 8MB", &[]).await?;
+    let monitor = SocketAddr::from(([127, 0, 0, 1], free_port()?));
+    let server = NatsServer::start(&format!("http: \"{monitor}\""), &[]).await?;
     let nats = jetstream::new(async_nats::connect(server.address()).await?);
     say("Filling the bucket of one cluster with a real kaudit")?;
-    let seed = Seed::new(&nats, &server).await?;
+    let seed = Seed::new(&nats, &server, monitor).await?;
     let bytes: usize = seed.values.values().map(Vec::len).sum();
     row("violations in a cluster", seed.violations)?;
+    seed.traffic.show()?;
     row("values in a bucket", format!("{} of {} KB", seed.values.len(), bytes / 1_000))?;
     row("bytes in a bucket for each violation", bytes / seed.violations.max(1))?;
 
@@ -107,20 +116,26 @@ async fn measure(
     }
 
     say(&format!("{CHANGES} changes a second for {seconds} s"))?;
-    let writing = tokio::spawn(change(nats.clone(), seed.versions(), clusters, seconds));
-    let mut late = Vec::new();
+    let writing = tokio::spawn(change(nats.clone(), seed.versions()?, clusters, seconds));
+    let (mut late, mut overview, mut real) = (Vec::new(), Vec::new(), Vec::new());
     let until = Instant::now() + Duration::from_secs(seconds);
     while Instant::now() < until {
         let probe = late.len();
         let is_removed = (probe / clusters).is_multiple_of(2);
         late.push(seed.probe(nats, &view, probe % clusters, is_removed).await?);
+        overview.push(view.first_byte("/")?);
+        if probe.is_multiple_of(10) {
+            real.push(seed.change_cluster(&view, !real.len().is_multiple_of(2)).await?);
+        }
         sleep(Duration::from_millis(50)).await;
     }
+    row("changes written", writing.await??)?;
     row("probes", late.len())?;
     row("from a write to the page", quantiles(&mut late))?;
-    row("changes written", writing.await??)?;
+    row("changes of the real cluster", real.len())?;
+    row("from kubectl to the page", quantiles(&mut real))?;
+    row("first byte of / meanwhile", quantiles(&mut overview))?;
     row("memory of the view afterwards", format!("{} MB", view.memory()? / 1_000_000))?;
-    row("first byte of / afterwards", view.first_bytes("/")?)?;
     heart.abort();
     Ok(())
 }
@@ -130,37 +145,69 @@ struct Seed {
     values: BucketValues,
     heartbeat: Vec<u8>,
     violations: usize,
-    /// A part of the results in one namespace, as it is and with one object less, and the numbers of its results.
+    traffic: Traffic,
+    plane: ControlPlane,
+    /// The kaudit that mirrors the results of `plane`.
+    _kaudit: Running,
+    /// A part of the results in [`PROBED`], as it is and with one object less, and the numbers of results there.
     probe: (String, [Vec<u8>; 2], [usize; 2]),
 }
 
-impl Seed {
-    async fn new(nats: &jetstream::Context, server: &NatsServer) -> Result<Self> {
-        let plane = ControlPlane::start(Options::default()).await?;
-        let mut objects = String::new();
-        for namespace in 0..NAMESPACES {
-            writeln!(objects, "---\n{{apiVersion: v1, kind: Namespace, metadata: {{name: team-{namespace}}}}}")?;
-            for deployment in 0..DEPLOYMENTS {
-                let labels = format!("{{app: web-{deployment}}}");
-                let template =
-                    format!("{{metadata: {{labels: {labels}}}, spec: {{containers: [{{name: web, image: nginx}}]}}}}");
-                let spec = format!("{{selector: {{matchLabels: {labels}}}, template: {template}}}");
-                let metadata = format!("{{name: web-{deployment}, namespace: team-{namespace}}}");
-                writeln!(
-                    objects,
-                    "---\n{{apiVersion: apps/v1, kind: Deployment, metadata: {metadata}, spec: {spec}}}"
-                )?;
+/// Bytes of the messages that a kaudit sends to NATS and receives from it.
+struct Traffic {
+    first_results: u64,
+    heartbeat: u64,
+    change: u64,
+}
+
+impl Traffic {
+    fn show(&self) -> Result<()> {
+        let quiet = self.heartbeat * 24 * 60;
+        row("bytes of traffic for the first results", self.first_results)?;
+        row("bytes of traffic for a heartbeat", self.heartbeat)?;
+        row("bytes of traffic for a deleted Deployment", self.change)?;
+        row("traffic of a quiet day", format!("{} KB", quiet / 1_000))?;
+        row("traffic of a day with 1,000 such changes", format!("{} KB", (quiet + 1_000 * self.change) / 1_000))
+    }
+
+    /// Returns the bytes of the only connection that has a name.
+    fn of_kaudit(monitor: SocketAddr) -> Result<u64> {
+        let connections = long_run::get(monitor, "/connz").context("no answer from NATS' monitor")?;
+        let connections: Value = serde_json::from_str(&connections)?;
+        let named = connections["connections"].as_array().into_iter().flatten().find(|one| one["name"].is_string());
+        let bytes = |direction: &str| named.and_then(|one| one[direction].as_u64()).context("kaudit is not connected");
+        Ok(bytes("in_bytes")? + bytes("out_bytes")?)
+    }
+
+    /// Waits until there are more bytes than these.
+    async fn after(monitor: SocketAddr, bytes: u64) -> Result<u64> {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let now = Self::of_kaudit(monitor)?;
+            if now > bytes {
+                return Ok(now);
             }
+            ensure!(Instant::now() < deadline, "no heartbeat");
+            sleep(Duration::from_millis(300)).await;
         }
-        plane.apply(&objects).await?;
+    }
+}
+
+impl Seed {
+    async fn new(nats: &jetstream::Context, server: &NatsServer, monitor: SocketAddr) -> Result<Self> {
+        let plane = ControlPlane::start(Options::default()).await?;
+        plane.apply(&deployments()?).await?;
         let mut command = long_run::kaudit(&program(), &plane.kubeconfig());
         command.args(["check", "--record=none", "-p=builtin", "--cluster-name=seed", "--fleet"]);
         let url = format!("nats://{}", server.address());
         let kaudit = Running(command.arg(&url).stdout(Stdio::null()).stderr(Stdio::null()).spawn()?);
         let first = until_settled(nats).await?;
-        let namespace = "team-7";
-        plane.kubectl(&["-n", namespace, "delete", "deployment", "web-3"]).await?;
-        let key = first.keys().find(|key| key.contains(&format!(".results.{namespace}.")));
+        let first_results = Traffic::of_kaudit(monitor)?;
+        // The first may be another one than a heartbeat.
+        let before = Traffic::after(monitor, first_results).await?;
+        let quiet = Traffic::after(monitor, before).await?;
+        plane.kubectl(&["-n", PROBED, "delete", "deployment", &deployment_name(PROBED_DEPLOYMENT)]).await?;
+        let key = first.keys().find(|key| is_probed(key));
         let key = key.context("no results of the namespace")?.clone();
         let deadline = Instant::now() + PATIENCE;
         let second = loop {
@@ -170,27 +217,27 @@ impl Seed {
             }
             ensure!(Instant::now() < deadline, "the deletion does not reach the bucket");
         };
-        drop(kaudit);
+        let traffic =
+            Traffic { first_results, heartbeat: quiet - before, change: Traffic::of_kaudit(monitor)? - quiet };
         let heartbeat = first.get("0-1.heartbeat").context("no heartbeat")?.clone();
-        let count = |value: &[u8]| -> Result<usize> {
-            let json: Value = serde_json::from_slice(&zstd::decode_all(value)?)?;
-            let objects = json["objects"].as_array().context("no objects")?;
-            Ok(objects.iter().filter_map(|object| object["results"].as_array()).map(Vec::len).sum())
-        };
         let mut violations = 0;
         for value in first.iter().filter(|(key, _)| key.contains(".results.")).map(|(_, value)| value) {
-            violations += count(value)?;
+            violations += results(value)?;
         }
         let versions = [first[&key].clone(), second[&key].clone()];
-        let counts = [count(&versions[0])?, count(&versions[1])?];
-        plane.stop().await?;
-        Ok(Self { values: first, heartbeat, violations, probe: (key, versions, counts) })
+        let mut others = 0;
+        for (_, value) in first.iter().filter(|(other, _)| is_probed(other) && **other != key) {
+            others += results(value)?;
+        }
+        let counts = [others + results(&versions[0])?, others + results(&versions[1])?];
+        let probe = (key, versions, counts);
+        Ok(Self { values: first, heartbeat, violations, traffic, plane, _kaudit: kaudit, probe })
     }
 
-    /// Returns parts that are written as changes, other than that of probes.
-    fn versions(&self) -> Vec<(String, Vec<u8>)> {
-        let parts = self.values.iter().filter(|(key, _)| key.contains(".results.") && **key != self.probe.0);
-        parts.map(|(key, value)| (key.clone(), value.clone())).collect()
+    /// Returns parts that are written as changes, other than those of probes.
+    fn versions(&self) -> Result<Vec<Versions>> {
+        let parts = self.values.iter().filter(|(key, _)| key.contains(".results.") && !is_probed(key));
+        parts.map(|(key, value)| Ok((key.clone(), [value.clone(), without_last_object(value)?]))).collect()
     }
 
     /// Writes a change into the bucket of a cluster, and returns the time until the page shows it.
@@ -205,16 +252,65 @@ impl Seed {
         let version = usize::from(is_removed);
         let began = Instant::now();
         put(nats, cluster, key, versions[version].clone()).await?;
-        let path = format!("/?cluster=c{cluster:05}&namespace=team-7&format=json");
-        loop {
-            let page: Value = serde_json::from_str(&view.get(&path).unwrap_or_default()).unwrap_or_default();
-            if page["results"].as_array().is_some_and(|results| results.len() == counts[version]) {
-                return Ok(began.elapsed());
-            }
-            ensure!(began.elapsed() < PATIENCE, "a change does not reach the page: {} results", page["results"]);
-            sleep(Duration::from_millis(5)).await;
+        view.until_shown(&format!("c{cluster:05}"), counts[version]).await?;
+        Ok(began.elapsed())
+    }
+
+    /// Deletes the Deployment of the real cluster, or creates it; returns the time until the page shows that.
+    async fn change_cluster(&self, view: &View, is_removed: bool) -> Result<Duration> {
+        let began = Instant::now();
+        if is_removed {
+            let name = deployment_name(PROBED_DEPLOYMENT);
+            self.plane.kubectl(&["-n", PROBED, "delete", "deployment", &name, "--wait=false"]).await?;
+        } else {
+            self.plane.apply(&deployment(PROBED, PROBED_DEPLOYMENT)).await?;
+        }
+        view.until_shown("seed", self.probe.2[usize::from(is_removed)]).await?;
+        Ok(began.elapsed())
+    }
+}
+
+/// Whether a key is that of results in [`PROBED`].
+fn is_probed(key: &str) -> bool {
+    key.contains(&format!(".results.{PROBED}."))
+}
+
+/// Returns the manifests of the seed.
+fn deployments() -> Result<String> {
+    let mut objects = String::new();
+    for namespace in 0..NAMESPACES {
+        writeln!(objects, "---\n{{apiVersion: v1, kind: Namespace, metadata: {{name: team-{namespace}}}}}")?;
+        for deployment in 0..DEPLOYMENTS {
+            writeln!(objects, "---\n{}", self::deployment(&format!("team-{namespace}"), deployment))?;
         }
     }
+    Ok(objects)
+}
+
+fn deployment(namespace: &str, number: usize) -> String {
+    let name = deployment_name(number);
+    let labels = format!("{{app: {name}}}");
+    let template = format!("{{metadata: {{labels: {labels}}}, spec: {{containers: [{{name: web, image: nginx}}]}}}}");
+    let spec = format!("{{selector: {{matchLabels: {labels}}}, template: {template}}}");
+    let metadata = format!("{{name: {name}, namespace: {namespace}}}");
+    format!("{{apiVersion: apps/v1, kind: Deployment, metadata: {metadata}, spec: {spec}}}")
+}
+
+fn deployment_name(number: usize) -> String {
+    format!("web-{number}")
+}
+
+/// Returns how many results a part has.
+fn results(part: &[u8]) -> Result<usize> {
+    let json: Value = serde_json::from_slice(&zstd::decode_all(part)?)?;
+    let objects = json["objects"].as_array().context("no objects")?;
+    Ok(objects.iter().filter_map(|object| object["results"].as_array()).map(Vec::len).sum())
+}
+
+fn without_last_object(part: &[u8]) -> Result<Vec<u8>> {
+    let mut json: Value = serde_json::from_slice(&zstd::decode_all(part)?)?;
+    json["objects"].as_array_mut().context("no objects")?.pop();
+    Ok(zstd::encode_all(&*serde_json::to_vec(&json)?, 0)?)
 }
 
 /// Returns the values of the seed's bucket once they have been the same for a while.
@@ -286,13 +382,13 @@ async fn beat(nats: jetstream::Context, heartbeat: Vec<u8>, clusters: usize) -> 
 }
 
 /// Writes parts of results into buckets at random; returns how many.
-async fn change(nats: jetstream::Context, parts: Vec<(String, Vec<u8>)>, clusters: usize, seconds: u64) -> Result<u64> {
+async fn change(nats: jetstream::Context, parts: Vec<Versions>, clusters: usize, seconds: u64) -> Result<u64> {
     let (began, mut written) = (Instant::now(), 0);
     while began.elapsed() < Duration::from_secs(seconds) {
         let due = u64::try_from(began.elapsed().as_millis())? * CHANGES / 1_000;
         while written < due {
-            let (key, value) = &parts[fastrand::usize(..parts.len())];
-            put(&nats, fastrand::usize(..clusters), key, value.clone()).await?;
+            let (key, versions) = &parts[fastrand::usize(..parts.len())];
+            put(&nats, fastrand::usize(..clusters), key, versions[fastrand::usize(..2)].clone()).await?;
             written += 1;
         }
         sleep(Duration::from_millis(5)).await;
@@ -327,6 +423,21 @@ impl View {
 
     fn get(&self, path: &str) -> Option<String> {
         long_run::get(if path.starts_with("/?") { self.page } else { self.admin }, path)
+    }
+
+    /// Waits until the page shows this number of results in [`PROBED`].
+    async fn until_shown(&self, cluster: &str, results: usize) -> Result<()> {
+        let began = Instant::now();
+        let path = format!("/?cluster={cluster}&namespace={PROBED}&format=json");
+        loop {
+            let page: Value = serde_json::from_str(&self.get(&path).unwrap_or_default()).unwrap_or_default();
+            let shown = page["results"].as_array().map(Vec::len);
+            if shown == Some(results) {
+                return Ok(());
+            }
+            ensure!(began.elapsed() < PATIENCE, "a change of {cluster} does not reach the page: {shown:?} results");
+            sleep(Duration::from_millis(5)).await;
+        }
     }
 
     /// Returns the time until the first byte of an answer.

@@ -33,7 +33,8 @@ pub struct MirrorArgs {
         env = "KAUDIT_CLUSTER_LABEL",
         value_name = "KEY=VALUE",
         value_delimiter = ',',
-        value_parser = values::key_and_value
+        value_parser = values::key_and_value,
+        requires = "fleet"
     )]
     pub cluster_label: Vec<(String, String)>,
 

@@ -26,7 +26,7 @@ use crate::{
         policies::{self, SourceState},
         signals::signals,
         sources::PolicySources,
-        wiring::AuditRules,
+        wiring::{AuditRules, INTERRUPTED},
     },
     telemetry::{Span, Telemetry},
 };
@@ -75,18 +75,26 @@ async fn judge(
     // The long run logs its notes: programs may read its log and need lines of one format.
     let say = |note: &str| if watching { info!("{note}") } else { crate::output::note(note) };
     let poll = watching.then_some(check.poll);
-    let sources = PolicySources::chosen(&check.policies.sources, &check.reading, &check.cluster, poll, say).await?;
-    let state = SourceState::of(&sources).await;
-    let exception_files = ExceptionFiles::new(&check.exceptions.given.files).await;
-    let rules = Box::pin(rules(&check, &state, &span)).await?;
-    let prune = check.exceptions.prune_baseline;
-    let baseline = check.exceptions.baseline.as_deref().map(|path| Baseline::read(path, prune)).transpose()?;
     let (stop, stopped_twice) = if let Some(stop) = stop {
         (stop, pending().left_future())
     } else {
         let stop = CancellationToken::new();
         (stop.clone(), signals(stop)?.right_future())
     };
+    let loading = async {
+        let sources = PolicySources::chosen(&check.policies.sources, &check.reading, &check.cluster, poll, say).await?;
+        let state = SourceState::of(&sources).await;
+        let exception_files = ExceptionFiles::new(&check.exceptions.given.files).await;
+        let rules = Box::pin(rules(&check, &state, &span)).await?;
+        anyhow::Ok((sources, state, exception_files, rules))
+    };
+    let Some(loaded) = stop.run_until_cancelled(Box::pin(loading)).await else {
+        anyhow::ensure!(watching, INTERRUPTED);
+        return Ok(0);
+    };
+    let (sources, state, exception_files, rules) = loaded?;
+    let prune = check.exceptions.prune_baseline;
+    let baseline = check.exceptions.baseline.as_deref().map(|path| Baseline::read(path, prune)).transpose()?;
     let metrics = || Arc::clone(telemetry.metrics());
     let running = async {
         match check.mode() {

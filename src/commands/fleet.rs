@@ -42,8 +42,8 @@ pub async fn run(fleet: FleetArgs) -> anyhow::Result<u8> {
     let (sender, updates) = mpsc::channel(UPDATES);
     let (keep, view) = watch::channel(Arc::default());
     let mut tasks = JoinSet::new();
-    tasks.spawn(follow::follow(servers, sender));
-    tasks.spawn(view::keep(updates, keep));
+    tasks.spawn(follow::follow(servers, scope(&fleet), sender));
+    tasks.spawn_blocking(move || view::keep(updates, &keep));
     if fleet.serves() { serve::run(&fleet, view).await } else { write(&fleet, view).await }
 }
 
@@ -97,7 +97,7 @@ fn nothing(fleet: &FleetArgs, view: &FleetView) -> String {
     let problem = |cluster: &Arc<Cluster>| Some(format!("\n{}: {}", cluster.name, cluster.problem()?));
     let problems: Vec<String> = selected.values().filter_map(problem).collect();
     match selected.len() {
-        _ if view.clusters.is_empty() => {
+        0 if view.clusters.is_empty() && fleet.cluster.is_empty() => {
             "there is no bucket of a cluster: run kaudit check --fleet in the clusters".to_owned()
         }
         0 => "--cluster and --selector select none".to_owned(),

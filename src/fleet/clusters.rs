@@ -47,7 +47,7 @@ pub(crate) struct ResultRow {
     /// The number of its object in the part.
     pub(crate) object: u32,
     /// The number of the kind of its topmost owner in [`Names`].
-    pub(crate) kind: u16,
+    pub(crate) kind: u32,
     pub(crate) severity: Option<Severity>,
     pub(crate) result: Outcome,
     /// It is not reported as new yet, as an owner covered it until a moment ago.

@@ -1,6 +1,6 @@
 //! Follows the buckets of all clusters.
 //!
-//! A consumer for each bucket delivers what it has and every change. The list of all buckets, read again and again,
+//! A consumer for each bucket in scope delivers what it has and every change. The list of all buckets, read again and again,
 //! shows which are new, gone, or were created again, and whether a consumer has fallen behind without an error.
 
 use std::{
@@ -22,7 +22,10 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-use super::keys::{self, BucketKey};
+use super::{
+    keys::{self, BucketKey},
+    scope::FleetScope,
+};
 use crate::{
     bus::nats::{NatsConnection, NatsServers},
     cluster::{backoff::Backoff, error::reasons},
@@ -73,14 +76,14 @@ struct FollowedBucket {
     task: AbortHandle,
 }
 
-/// Sends news of all buckets until the receiver is dropped.
-pub(crate) async fn follow(servers: NatsServers, updates: mpsc::Sender<FleetUpdate>) {
+/// Sends news of all buckets in scope until the receiver is dropped.
+pub(crate) async fn follow(servers: NatsServers, scope: FleetScope, updates: mpsc::Sender<FleetUpdate>) {
     let mut failures = 0;
     loop {
         let why = match servers.connect().await {
             Ok(connection) => {
                 failures = 0;
-                Follower::new(connection, &servers, &updates).run().await
+                Follower::new(connection, &servers, &scope, &updates).run().await
             }
             Err(why) => format!("NATS {why}"),
         };
@@ -95,6 +98,7 @@ pub(crate) async fn follow(servers: NatsServers, updates: mpsc::Sender<FleetUpda
 struct Follower<'f> {
     connection: Arc<NatsConnection>,
     servers: &'f NatsServers,
+    scope: &'f FleetScope,
     updates: &'f mpsc::Sender<FleetUpdate>,
     buckets: BTreeMap<Arc<str>, FollowedBucket>,
     tasks: JoinSet<()>,
@@ -102,9 +106,14 @@ struct Follower<'f> {
 }
 
 impl<'f> Follower<'f> {
-    fn new(connection: NatsConnection, servers: &'f NatsServers, updates: &'f mpsc::Sender<FleetUpdate>) -> Self {
+    fn new(
+        connection: NatsConnection,
+        servers: &'f NatsServers,
+        scope: &'f FleetScope,
+        updates: &'f mpsc::Sender<FleetUpdate>,
+    ) -> Self {
         let (connection, permits) = (Arc::new(connection), Arc::new(Semaphore::new(AT_ONCE)));
-        Self { connection, servers, updates, buckets: BTreeMap::new(), tasks: JoinSet::new(), permits }
+        Self { connection, servers, scope, updates, buckets: BTreeMap::new(), tasks: JoinSet::new(), permits }
     }
 
     /// Follows until the servers cannot be reached; returns why.
@@ -134,12 +143,12 @@ impl<'f> Follower<'f> {
         }
     }
 
-    /// Returns the buckets of clusters: when each was created, and the sequence of its last message.
+    /// Returns the buckets of clusters in scope: when each was created, and the sequence of its last message.
     async fn list(&self) -> Result<BTreeMap<Arc<str>, (i128, u64)>, String> {
         let streams = self.connection.context.streams();
         let buckets = streams.try_filter_map(|stream| async move {
             let created = stream.created.unix_timestamp_nanos();
-            let cluster = keys::cluster_of_stream(&stream.config.name);
+            let cluster = keys::cluster_of_stream(&stream.config.name).filter(|cluster| self.scope.reads(cluster));
             Ok(cluster.map(|cluster| (Arc::from(cluster), (created, stream.state.last_sequence))))
         });
         buckets.try_collect().await.map_err(|error| format!("NATS did not list the buckets: {}", reasons(&error)))

@@ -19,7 +19,7 @@ pub(crate) struct Names {
     rules: Vec<Arc<StoredRule>>,
     rule_numbers: HashMap<Arc<StoredRule>, u32>,
     kinds: Vec<Arc<str>>,
-    kind_numbers: HashMap<Arc<str>, u16>,
+    kind_numbers: HashMap<Arc<str>, u32>,
     /// The policies that clusters have, by the digest of their value: most clusters have the same.
     policies: HashMap<Digest, MeasuredPolicies>,
 }
@@ -38,14 +38,14 @@ impl Names {
         number
     }
 
-    /// Returns the number of an object's kind. After the 65,535th kind all have the last number.
-    pub(super) fn kind(names: &mut Arc<Self>, object: &ObjectRef) -> u16 {
+    /// Returns the number of an object's kind.
+    pub(super) fn kind(names: &mut Arc<Self>, object: &ObjectRef) -> u32 {
         let kind = object.kind_with_group();
         if let Some(known) = names.kind_numbers.get(&*kind) {
             return *known;
         }
         let names = Arc::make_mut(names);
-        let number = u16::try_from(names.kinds.len()).unwrap_or(u16::MAX);
+        let number = u32::try_from(names.kinds.len()).unwrap_or(u32::MAX);
         let kind: Arc<str> = kind.as_str().into();
         names.kinds.push(Arc::clone(&kind));
         names.kind_numbers.insert(kind, number);

@@ -23,6 +23,11 @@ impl FleetScope {
         clusters.map(|(name, cluster)| (Arc::clone(name), Arc::clone(cluster))).collect()
     }
 
+    /// Whether the bucket of a cluster is read. Which labels the cluster has is known only from its bucket.
+    pub(super) fn reads(&self, name: &str) -> bool {
+        self.selects_name(name) || self.expected.iter().any(|expected| expected == name)
+    }
+
     /// Returns the view of the selected clusters.
     pub(crate) fn view(&self, view: &FleetView) -> FleetView {
         FleetView { clusters: self.clusters(view), ..view.clone() }
@@ -33,8 +38,11 @@ impl FleetScope {
         self.expected.iter().map(String::as_str).filter(|name| !view.clusters.contains_key(*name))
     }
 
+    fn selects_name(&self, name: &str) -> bool {
+        self.names.is_empty() || self.names.iter().any(|glob| glob.matches(name))
+    }
+
     fn selects(&self, name: &str, cluster: &Cluster) -> bool {
-        (self.names.is_empty() || self.names.iter().any(|glob| glob.matches(name)))
-            && self.labels.as_ref().is_none_or(|labels| labels.matches(&cluster.labels()))
+        self.selects_name(name) && self.labels.as_ref().is_none_or(|labels| labels.matches(&cluster.labels()))
     }
 }

@@ -160,11 +160,11 @@ impl FleetView {
     }
 }
 
-/// Keeps a view up to date until the updates end.
-pub(crate) async fn keep(mut updates: mpsc::Receiver<FleetUpdate>, view: watch::Sender<Arc<FleetView>>) {
+/// Keeps a view up to date until the updates end. It blocks its thread: values are unpacked there.
+pub(crate) fn keep(mut updates: mpsc::Receiver<FleetUpdate>, view: &watch::Sender<Arc<FleetView>>) {
     let mut now = FleetView::default();
     let mut batch = Vec::with_capacity(BATCH);
-    while updates.recv_many(&mut batch, BATCH).await > 0 {
+    while updates.blocking_recv_many(&mut batch, BATCH) > 0 {
         batch.drain(..).for_each(|update| now.take(update));
         view.send_replace(Arc::new(now.clone()));
     }

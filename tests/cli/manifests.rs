@@ -1,9 +1,17 @@
 //! Files read below `-f` and `-p`: links, special files, hidden files and encodings; and status in manifests.
 
-use std::{fs, os::unix::fs::symlink, path::Path, process::Command};
+use std::{
+    fs,
+    os::unix::fs::symlink,
+    path::Path,
+    process::{Command, Stdio},
+    sync::mpsc,
+    thread,
+    time::Duration,
+};
 
 use insta_cmd::assert_cmd_snapshot;
-use kaudit_test_support::files::folder;
+use kaudit_test_support::{child::ChildGuard, files::folder};
 
 use crate::kaudit;
 
@@ -102,6 +110,25 @@ fn special_files_are_read_only_if_named() {
     fs::write(root.join("named.yaml"), pod("piped")).unwrap();
     let ended = reading.wait_with_output().unwrap();
     assert!(String::from_utf8(ended.stdout).unwrap().contains("denied: piped"));
+}
+
+#[test]
+fn a_signal_ends_a_run_that_still_reads_policies() {
+    let folder = folder(&[("m/a.yaml", &pod("a"))]);
+    let pipe = folder.path().join("pipe.rego");
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    for (arguments, code) in [(&["check", "-p", "pipe.rego"][..], 0), (&["check", "-p", "pipe.rego", "-f", "m"], 2)] {
+        let reading = kaudit(folder.path(), arguments).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut reading = ChildGuard(reading);
+        let (sender, opened) = mpsc::channel();
+        let path = pipe.clone();
+        // Opening waits for kaudit to read.
+        thread::spawn(move || sender.send(fs::OpenOptions::new().write(true).open(path)));
+        let written = opened.recv_timeout(Duration::from_mins(1)).unwrap().unwrap();
+        reading.signal("TERM");
+        assert_eq!(reading.0.wait().unwrap().code(), Some(code), "{arguments:?}");
+        drop(written);
+    }
 }
 
 #[test]

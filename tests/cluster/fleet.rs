@@ -10,7 +10,7 @@ use async_nats::{
     jetstream::{self, stream::Stream},
 };
 use futures::TryStreamExt as _;
-use kaudit_controlplane::{NatsServer, Tool, require, require_tool, shared};
+use kaudit_controlplane::{NatsServer, Tool, free_port, require, require_tool, shared};
 use kaudit_test_support::files::folder;
 use serde_json::Value;
 
@@ -28,7 +28,12 @@ struct Fleet {
 impl Fleet {
     /// Starts a server on which everyone may do everything.
     async fn open() -> Self {
-        Self { server: NatsServer::start("", &[]).await.unwrap(), passwords: folder(&[]) }
+        Self::configured("").await
+    }
+
+    /// Starts a server with these lines in its configuration, on which everyone may do everything.
+    async fn configured(lines: &str) -> Self {
+        Self { server: NatsServer::start(lines, &[]).await.unwrap(), passwords: folder(&[]) }
     }
 
     /// Starts a server with the users of `examples/fleet`, each with a password.
@@ -187,6 +192,40 @@ async fn a_bucket_follows_the_results_of_its_cluster_through_failures() {
     scene.mark("c", None).await;
     fleet.until("blue", &["d"]).await;
     assert_eq!(kaudit.stop().await, Some(0));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_mirror_in_the_hub_follows_a_region_that_was_cut_off() {
+    if !require() || !require_tool(Tool::NatsServer) {
+        return;
+    }
+    let port = free_port().unwrap();
+    let domain = |name: &str| format!("jetstream {{ store_dir: \"FOLDER/data\", domain: {name} }}\n");
+    let listen = format!("leafnodes {{ listen: \"127.0.0.1:{port}\" }}");
+    let remotes = format!("leafnodes {{ reconnect: 1, remotes: [{{ url: \"nats://127.0.0.1:{port}\" }}] }}");
+    let hub = Fleet::configured(&format!("{}{listen}", domain("hub"))).await;
+    let region = Fleet::configured(&format!("{}{remotes}", domain("eu"))).await;
+    let scene = Scene::new(shared().await, "fleet-region").await;
+    scene.create(["a", "b"].map(str::to_owned), "yes").await;
+    let kaudit = region.mirror(&scene, "prod-eu", &[]).await;
+    region.until("prod-eu", &["a", "b"]).await;
+    let mirror = serde_json::from_str(include_str!("../../examples/fleet/mirror.json")).unwrap();
+    let mirror: jetstream::stream::Config = mirror;
+    let admin = jetstream::new(async_nats::connect(hub.server.address()).await.unwrap());
+    admin.create_stream(mirror).await.unwrap();
+    hub.until("prod-eu", &["a", "b"]).await;
+
+    hub.server.kill().unwrap();
+    scene.mark("a", None).await;
+    region.until("prod-eu", &["b"]).await;
+    hub.server.start_again().await.unwrap();
+    hub.until("prod-eu", &["b"]).await;
+    // A mirror has the versions of values that its bucket has, and no former ones.
+    let stream = admin.get_stream("KV_kaudit-prod-eu").await.unwrap();
+    let expected = region.stream("prod-eu").await.cached_info().state.messages;
+    wait_for("the same values", || async { (stream.get_info().await.ok()?.state.messages == expected).then_some(()) })
+        .await;
+    drop(kaudit);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

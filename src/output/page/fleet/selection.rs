@@ -97,12 +97,12 @@ impl RowFilter {
 
     /// Whether a row is selected, whenever it was first seen.
     fn takes_at_any_time(&self, row: &ResultRow) -> bool {
-        let is_taken = |taken: &Option<Vec<bool>>, number: usize| {
-            taken.as_ref().is_none_or(|taken| taken.get(number).copied().unwrap_or_default())
+        let is_taken = |taken: &Option<Vec<bool>>, number: u32| {
+            taken.as_ref().is_none_or(|taken| taken.get(number as usize).copied().unwrap_or_default())
         };
         self.severities[Severity::index(row.severity)]
-            && is_taken(&self.rules, row.rule as usize)
-            && is_taken(&self.kinds, row.kind.into())
+            && is_taken(&self.rules, row.rule)
+            && is_taken(&self.kinds, row.kind)
     }
 
     pub(super) fn takes(&self, row: &ResultRow) -> bool {
