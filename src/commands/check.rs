@@ -81,22 +81,23 @@ async fn judge(
         let stop = CancellationToken::new();
         (stop.clone(), signals(stop)?.right_future())
     };
-    let loading = async {
-        let sources = PolicySources::chosen(&check.policies.sources, &check.reading, &check.cluster, poll, say).await?;
-        let state = SourceState::of(&sources).await;
-        let exception_files = ExceptionFiles::new(&check.exceptions.given.files).await;
-        let rules = Box::pin(rules(&check, &state, &span)).await?;
-        anyhow::Ok((sources, state, exception_files, rules))
-    };
-    let Some(loaded) = stop.run_until_cancelled(Box::pin(loading)).await else {
-        anyhow::ensure!(watching, INTERRUPTED);
-        return Ok(0);
-    };
-    let (sources, state, exception_files, rules) = loaded?;
-    let prune = check.exceptions.prune_baseline;
-    let baseline = check.exceptions.baseline.as_deref().map(|path| Baseline::read(path, prune)).transpose()?;
     let metrics = || Arc::clone(telemetry.metrics());
     let running = async {
+        let loading = async {
+            let sources =
+                PolicySources::chosen(&check.policies.sources, &check.reading, &check.cluster, poll, say).await?;
+            let state = SourceState::of(&sources).await;
+            let exception_files = ExceptionFiles::new(&check.exceptions.given.files).await;
+            let rules = Box::pin(rules(&check, &state, &span)).await?;
+            anyhow::Ok((sources, state, exception_files, rules))
+        };
+        let Some(loaded) = stop.run_until_cancelled(Box::pin(loading)).await else {
+            anyhow::ensure!(watching, INTERRUPTED);
+            return Ok(0);
+        };
+        let (sources, state, exception_files, rules) = loaded?;
+        let prune = check.exceptions.prune_baseline;
+        let baseline = check.exceptions.baseline.as_deref().map(|path| Baseline::read(path, prune)).transpose()?;
         match check.mode() {
             CheckMode::Files => files::run(&check, rules, baseline, stop, metrics()).await,
             CheckMode::Once => Box::pin(once::run(&check, rules, baseline, stop, metrics())).await,

@@ -164,14 +164,21 @@ impl NatsBucket {
     }
 
     async fn store(&self, writes: &[BucketWrite]) -> Result<Vec<u64>, WriteError> {
-        let mut sequences = Vec::new();
+        let (mut sequences, mut too_large) = (Vec::new(), None);
         for writes in writes.chunks(AT_ONCE) {
             let mut acknowledgements = Vec::new();
             for write in writes {
+                // What a value replaces is not deleted before that is written.
+                if write.value.is_none() && too_large.is_some() {
+                    continue;
+                }
                 let sent =
                     self.connection.context.send_publish(format!("{}{}", self.prefix, write.key), message(write));
-                let sent = within(self.timeout, &self.connection, sent).await.map_err(WriteError::Failed)?;
-                acknowledgements.push(sent.map_err(|error| self.write_failed(&error))?);
+                match within(self.timeout, &self.connection, sent).await.map_err(WriteError::Failed)? {
+                    Ok(sent) => acknowledgements.push(sent),
+                    Err(error) if error.kind() == PublishErrorKind::MaxPayloadExceeded => too_large = Some(write),
+                    Err(error) => return Err(self.write_failed(&error)),
+                }
             }
             for acknowledgement in acknowledgements {
                 let stored = within(self.timeout, &self.connection, acknowledgement.into_future()).await;
@@ -179,7 +186,13 @@ impl NatsBucket {
                 sequences.push(stored.sequence);
             }
         }
-        Ok(sequences)
+        too_large.map_or(Ok(sequences), |write| {
+            let bytes = write.value.as_ref().map_or(0, Vec::len);
+            Err(WriteError::Failed(format!(
+                "the value of {} has {bytes} bytes, more than max_payload of the server, which has to be raised",
+                write.key
+            )))
+        })
     }
 
     fn write_failed(&self, error: &PublishError) -> WriteError {

@@ -229,6 +229,28 @@ async fn a_mirror_in_the_hub_follows_a_region_that_was_cut_off() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_value_that_is_too_large_for_the_server_holds_up_no_other() {
+    if !require() || !require_tool(Tool::NatsServer) {
+        return;
+    }
+    let fleet = Fleet::configured("max_payload: 4096").await;
+    let scene = Scene::new(shared().await, "fleet-large").await;
+    scene.create(["a".to_owned()], "yes").await;
+    let mut random = fastrand::Rng::with_seed(1);
+    let text: String = std::iter::repeat_with(|| random.alphanumeric()).take(8_000).collect();
+    let policy = format!("# METADATA\n# description: {text}\npackage large\n\ndeny contains \"never\" if false\n");
+    std::fs::write(scene.policies.path().join("large.rego"), policy).unwrap();
+    let kaudit = fleet.mirror(&scene, "blue", &[]).await;
+    wait_for("the refusal", || async { kaudit.log().contains("more than max_payload").then_some(()) }).await;
+    wait_for("the results", || async {
+        let (result, code) = fleet.results(&[]).await?;
+        (names(&result) == ["a"] && code == Some(1)).then_some(())
+    })
+    .await;
+    drop(kaudit);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn two_clusters_of_one_name_are_told_apart() {
     if !require() || !require_tool(Tool::NatsServer) {
         return;
