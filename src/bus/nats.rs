@@ -1,7 +1,9 @@
 //! Connections to NATS: servers, logins and TLS, and errors that show no secret.
 
 use std::{
+    error::Error,
     fmt,
+    iter::successors,
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
@@ -9,7 +11,7 @@ use std::{
 use async_nats::{
     Client, ConnectOptions, Event, ServerAddr,
     connection::State,
-    jetstream::context::{Context, ContextBuilder},
+    jetstream::context::{Context, ContextBuilder, RequestError, RequestErrorKind},
 };
 use nkeys::KeyPair;
 
@@ -162,4 +164,13 @@ impl NatsConnection {
     pub(crate) fn redact(&self, text: &str) -> String {
         self.hidden.redact(text)
     }
+}
+
+/// Returns the causes of an error of JetStream in one line. Where JetStream is not enabled, no one answers a request, of which
+/// the crate says only that a resource does not exist.
+pub(crate) fn jetstream_reasons(error: &(dyn Error + 'static)) -> String {
+    let no_one_answers = successors(Some(error), |error| (*error).source()).any(|cause| {
+        cause.downcast_ref::<RequestError>().is_some_and(|error| error.kind() == RequestErrorKind::NoResponders)
+    });
+    if no_one_answers { "JetStream is not enabled there, or not for this user".to_owned() } else { reasons(error) }
 }

@@ -68,8 +68,8 @@ async fn write(fleet: &FleetArgs, mut view: watch::Receiver<Arc<FleetView>>) -> 
         bail!("{why}\nCheck --nats and the login");
     }
     let scope = scope(fleet);
-    let clusters = scope.clusters(&view);
-    let result = result::merged(&clusters, scope.missing(&view), Timestamp::now()).map_err(anyhow::Error::msg)?;
+    let clusters = view.clusters_in(&scope);
+    let result = result::merged(&clusters, view.missing(&scope), Timestamp::now()).map_err(anyhow::Error::msg)?;
     let Some(mut result) = result else {
         bail!("no cluster: {}", nothing(fleet, &view));
     };
@@ -93,7 +93,7 @@ fn scope(fleet: &FleetArgs) -> FleetScope {
 
 /// Says why there is no result.
 fn nothing(fleet: &FleetArgs, view: &FleetView) -> String {
-    let selected = scope(fleet).clusters(view);
+    let selected = view.clusters_in(&scope(fleet));
     let problem = |cluster: &Arc<Cluster>| Some(format!("\n{}: {}", cluster.name, cluster.problem()?));
     let problems: Vec<String> = selected.values().filter_map(problem).collect();
     match selected.len() {

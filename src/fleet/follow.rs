@@ -27,8 +27,8 @@ use super::{
     scope::FleetScope,
 };
 use crate::{
-    bus::nats::{NatsConnection, NatsServers},
-    cluster::{backoff::Backoff, error::reasons},
+    bus::nats::{NatsConnection, NatsServers, jetstream_reasons},
+    cluster::backoff::Backoff,
 };
 
 /// How often the list of buckets is read.
@@ -151,7 +151,10 @@ impl<'f> Follower<'f> {
             let cluster = keys::cluster_of_stream(&stream.config.name).filter(|cluster| self.scope.reads(cluster));
             Ok(cluster.map(|cluster| (Arc::from(cluster), (created, stream.state.last_sequence))))
         });
-        buckets.try_collect().await.map_err(|error| format!("NATS did not list the buckets: {}", reasons(&error)))
+        buckets
+            .try_collect()
+            .await
+            .map_err(|error| format!("NATS did not list the buckets: {}", jetstream_reasons(&error)))
     }
 
     /// Follows new buckets, and from the start again those that were created again or whose consumer delivers nothing.
@@ -216,13 +219,14 @@ impl BucketReader {
         let mut permit = Some(self.permits.acquire().await.map_err(|error| error.to_string())?);
         let opened = timeout(SILENCE, async {
             let bucket = self.connection.context.get_key_value(keys::bucket(&self.cluster)).await;
-            let bucket = bucket.map_err(|error| format!("cannot be opened: {}", reasons(&error)))?;
+            let bucket = bucket.map_err(|error| format!("cannot be opened: {}", jetstream_reasons(&error)))?;
             // Messages up to it are delivered at the start, unless they have expired or were deleted.
             let last = bucket.stream.cached_info().state.last_sequence;
             let watch = bucket.watch_with_history(">").await;
-            let status = bucket.status().await.map_err(|error| format!("cannot be opened: {}", reasons(&error)))?;
+            let status =
+                bucket.status().await.map_err(|error| format!("cannot be opened: {}", jetstream_reasons(&error)))?;
             Ok::<_, String>((
-                watch.map_err(|error| format!("cannot be read: {}", reasons(&error)))?,
+                watch.map_err(|error| format!("cannot be read: {}", jetstream_reasons(&error)))?,
                 status.values(),
                 last,
             ))
@@ -241,7 +245,7 @@ impl BucketReader {
             let next = async { if is_read { Ok(watch.next().await) } else { timeout(SILENCE, watch.next()).await } };
             let next = next.await.map_err(|_| "cannot be read: the server sent nothing for a while")?;
             let entry = next.ok_or("cannot be read: the consumer ended")?;
-            let entry = entry.map_err(|error| format!("cannot be read: {}", reasons(&error)))?;
+            let entry = entry.map_err(|error| format!("cannot be read: {}", jetstream_reasons(&error)))?;
             let (revision, is_last) = (entry.revision, entry.seen_current);
             if let Some(key) = BucketKey::parse(&entry.key) {
                 let at = Timestamp::from_second(entry.created.unix_timestamp()).unwrap_or_default();

@@ -25,7 +25,7 @@ use super::{
     keys,
 };
 use crate::{
-    bus::nats::{NatsConnection, NatsServers},
+    bus::nats::{NatsConnection, NatsServers, jetstream_reasons},
     cluster::error::reasons,
 };
 
@@ -101,7 +101,9 @@ impl NatsBucket {
             Ok(stream) => stream,
             Err(error) if is_missing(&error) => Self::create(&connection, &name, timeout).await?,
             Err(error) => {
-                return Err(connection.redact(&format!("the bucket {name} cannot be opened: {}", reasons(&error))));
+                return Err(
+                    connection.redact(&format!("the bucket {name} cannot be opened: {}", jetstream_reasons(&error)))
+                );
             }
         };
         let config = &stream.cached_info().config;
@@ -133,7 +135,7 @@ impl NatsBucket {
             Ok(Err(error)) if error.kind() == CreateKeyValueErrorKind::LimitMarkersNotSupported => {
                 Err("the server is too old: nats-server 2.11 or newer is needed".into())
             }
-            Ok(Err(error)) => Err(failed(reasons(&error))),
+            Ok(Err(error)) => Err(failed(jetstream_reasons(&error))),
             Err(why) => Err(failed(why)),
         }
     }
@@ -142,8 +144,13 @@ impl NatsBucket {
     async fn keys(&self) -> Result<Vec<String>, String> {
         let subjects = format!("{}>", self.prefix);
         let read = async {
-            let subjects = self.stream.info_with_subjects(&subjects).await.map_err(|error| reasons(&error))?;
-            subjects.map_ok(|(subject, _)| subject).try_collect::<Vec<_>>().await.map_err(|error| reasons(&error))
+            let subjects =
+                self.stream.info_with_subjects(&subjects).await.map_err(|error| jetstream_reasons(&error))?;
+            subjects
+                .map_ok(|(subject, _)| subject)
+                .try_collect::<Vec<_>>()
+                .await
+                .map_err(|error| jetstream_reasons(&error))
         };
         let subjects = within(self.timeout, &self.connection, read).await?;
         let subjects = subjects.map_err(|why| self.failed("keys cannot be listed", &why))?;
@@ -159,7 +166,7 @@ impl NatsBucket {
                 Ok(Some(Kept { sequence: message.sequence, value: message.payload, at }))
             }
             Err(error) if error.kind() == DirectGetErrorKind::NotFound => Ok(None),
-            Err(error) => Err(self.failed("a value cannot be read", &reasons(&error))),
+            Err(error) => Err(self.failed("a value cannot be read", &jetstream_reasons(&error))),
         }
     }
 

@@ -8,7 +8,7 @@ use std::{
 use jiff::Timestamp;
 use tokio::sync::{mpsc, watch};
 
-use super::{clusters::Cluster, follow::FleetUpdate, keys::BucketItem, names::Names, state::is_old};
+use super::{clusters::Cluster, follow::FleetUpdate, keys::BucketItem, names::Names, scope::FleetScope, state::is_old};
 
 /// How many updates are taken before the view is published.
 const BATCH: usize = 256;
@@ -96,6 +96,22 @@ impl FleetView {
     pub(crate) fn is_read(&self) -> bool {
         let is_read = |cluster: &Arc<Cluster>| cluster.is_read || cluster.is_unreadable();
         self.is_listed && self.clusters.values().all(is_read)
+    }
+
+    /// Returns the selected clusters.
+    pub(crate) fn clusters_in(&self, scope: &FleetScope) -> BTreeMap<Arc<str>, Arc<Cluster>> {
+        let clusters = self.clusters.iter().filter(|(name, cluster)| scope.selects(name, cluster));
+        clusters.map(|(name, cluster)| (Arc::clone(name), Arc::clone(cluster))).collect()
+    }
+
+    /// Returns the view of the selected clusters only.
+    pub(crate) fn within(&self, scope: &FleetScope) -> Self {
+        Self { clusters: self.clusters_in(scope), ..self.clone() }
+    }
+
+    /// Returns the names of expected clusters that have no bucket.
+    pub(crate) fn missing<'s>(&self, scope: &'s FleetScope) -> impl Iterator<Item = &'s str> {
+        scope.expected.iter().map(String::as_str).filter(|name| !self.clusters.contains_key(*name))
     }
 
     /// Whether an update changes more than heartbeats.

@@ -263,7 +263,7 @@ async fn readyz(State(site): State<FleetSite>) -> Response {
 
 async fn show_metrics(State(site): State<FleetSite>) -> Response {
     let all = Arc::clone(&site.view.borrow());
-    let (view, missing) = (site.scope.view(&all), site.scope.missing(&all).count());
+    let (view, missing) = (all.within(&site.scope), all.missing(&site.scope).count());
     match spawn_blocking(move || numbers(&view, missing, Timestamp::now()).encode()).await {
         Ok(text) => ([(header::CONTENT_TYPE, metrics::CONTENT_TYPE)], text).into_response(),
         Err(_) => StatusCode::INTERNAL_SERVER_ERROR.into_response(),

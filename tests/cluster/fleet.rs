@@ -251,6 +251,21 @@ async fn a_value_that_is_too_large_for_the_server_holds_up_no_other() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_without_jetstream_is_named_as_such() {
+    if !require_tool(Tool::NatsServer) {
+        return;
+    }
+    let fleet = Fleet::configured("jetstream: false").await;
+    for arguments in
+        [&["fleet", "--nats", &fleet.url()][..], &["fleet", "--nats", &fleet.url(), "--create-bucket=blue"]]
+    {
+        let ended = run(std::path::Path::new("/nonexistent"), arguments).await;
+        assert_eq!(ended.code, Some(2), "{ended:?}");
+        assert!(ended.stderr.contains("JetStream is not enabled there"), "{ended:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn two_clusters_of_one_name_are_told_apart() {
     if !require() || !require_tool(Tool::NatsServer) {
         return;

@@ -24,10 +24,10 @@ impl FleetPage {
     /// Makes the page of the clusters in scope at a time; `cache` keeps what does not change between requests.
     pub(crate) fn new(view: &FleetView, scope: &FleetScope, at: Timestamp, cache: Arc<FleetCache>) -> Self {
         cache.counts.forget_gone(view);
-        let missing = scope.missing(view).map(str::to_owned).collect();
+        let missing = view.missing(scope).map(str::to_owned).collect();
         // Results have seconds.
         let at = Timestamp::from_second(at.as_second()).unwrap_or(at);
-        Self { view: scope.view(view), at, missing, cache }
+        Self { view: view.within(scope), at, missing, cache }
     }
 
     /// Whether all expected clusters are live.
