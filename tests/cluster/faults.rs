@@ -6,6 +6,7 @@
 //! `KAUDIT_TEST_DEATHS=50`, `KAUDIT_TEST_SWAPS=200` of the policies, `KAUDIT_TEST_CUTS=60` seconds of cut connections.
 
 mod answers;
+mod backups;
 mod clock;
 mod connections;
 mod deaths;

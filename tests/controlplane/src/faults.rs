@@ -2,12 +2,15 @@
 //!
 //! All methods fail for an existing cluster, and for a server that is not in the required state.
 
-use std::io::{Read as _, Write as _};
+use std::fs;
+use std::io::{self, Read as _, Write as _};
 use std::net::TcpStream;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
 use serde_json::{Value, json};
+use tempfile::TempDir;
 use tokio::task::spawn_blocking;
 use tokio::time::sleep;
 
@@ -66,6 +69,39 @@ impl ControlPlane {
         Ok(())
     }
 
+    /// Kills API server and etcd, copies etcd's data, and starts both again.
+    ///
+    /// # Errors
+    ///
+    /// If files cannot be copied, or a server does not start.
+    pub async fn back_up(&self) -> Result<EtcdBackup> {
+        let backup = TempDir::new()?;
+        self.stopped(|data| copy(data, backup.path())).await?;
+        Ok(EtcdBackup(backup))
+    }
+
+    /// Kills API server and etcd, replaces etcd's data, and starts both again.
+    ///
+    /// # Errors
+    ///
+    /// If files cannot be copied, or a server does not start.
+    pub async fn restore(&self, backup: &EtcdBackup) -> Result<()> {
+        let replace = |data: &Path| {
+            fs::remove_dir_all(data)?;
+            copy(backup.0.path(), data)
+        };
+        self.stopped(replace).await
+    }
+
+    /// Does something with etcd's data while neither server runs.
+    async fn stopped(&self, with: impl FnOnce(&Path) -> io::Result<()>) -> Result<()> {
+        self.kill_apiserver()?;
+        self.kill_etcd()?;
+        with(&self.etcd_data())?;
+        self.start_etcd().await?;
+        self.start_apiserver().await
+    }
+
     /// Freezes etcd: the API server waits for it.
     pub fn pause_etcd(&self) -> Result<()> {
         self.own()?.etcd.signal("STOP")
@@ -104,6 +140,25 @@ impl ControlPlane {
         let address = self.own()?.etcd_address.clone();
         spawn_blocking(move || post(&address, path, &request.to_string())).await?
     }
+}
+
+/// A copy of etcd's data.
+#[derive(Debug)]
+pub struct EtcdBackup(TempDir);
+
+/// Copies what is in a folder into another, which is created if it does not exist.
+fn copy(from: &Path, to: &Path) -> io::Result<()> {
+    fs::create_dir_all(to)?;
+    for entry in fs::read_dir(from)? {
+        let entry = entry?;
+        let target = to.join(entry.file_name());
+        if entry.file_type()?.is_dir() {
+            copy(&entry.path(), &target)?;
+        } else {
+            fs::copy(entry.path(), target)?;
+        }
+    }
+    Ok(())
 }
 
 /// Posts JSON over plain HTTP and returns the JSON response.

@@ -6,7 +6,7 @@
 //!   │
 //! plane ──► certificates    own CA, serving and client certificates
 //!   │  └──► server          one supervised child process, ends with this one
-//!   ├── faults              kill, pause and restart the servers, compact etcd
+//!   ├── faults              kill, pause and restart the servers, compact and restore etcd
 //!   ├── users               ServiceAccount identities and their kubeconfig files
 //!   ├── kubectl             kubectl, apply, namespaces
 //!   └── audit               the audit log of the API server
@@ -32,6 +32,7 @@ mod users;
 
 pub use audit::{AuditPosition, AuditRecord};
 pub use certificates::{ServingCertificate, TestAuthority, serving_certificate};
+pub use faults::EtcdBackup;
 pub use kafka::{KafkaBroker, KafkaOptions, require_kafka};
 pub use nats::NatsServer;
 pub use plane::{ControlPlane, Options};

@@ -22,6 +22,9 @@ use crate::{
 /// Number of attempts with other ports if another process has taken one.
 const ATTEMPTS: usize = 5;
 
+/// The folder of etcd's data in that of the control plane.
+const ETCD_DATA: &str = "etcd";
+
 /// Options of a control plane.
 #[derive(Debug, Clone)]
 pub struct Options {
@@ -250,6 +253,10 @@ impl ControlPlane {
         &self.home.path
     }
 
+    pub(crate) fn etcd_data(&self) -> PathBuf {
+        self.home.path.join(ETCD_DATA)
+    }
+
     /// Returns the parts that an existing cluster does not have.
     pub(crate) fn own(&self) -> Result<&Own> {
         self.own
@@ -295,7 +302,7 @@ const CONTROLLERS_READY: &str = "all resource monitors have synced";
 
 fn etcd_arguments(home: &Path, address: &str) -> Vec<String> {
     vec![
-        format!("--data-dir={}", home.join("etcd").display()),
+        format!("--data-dir={}", home.join(ETCD_DATA).display()),
         format!("--listen-client-urls=http://{address}"),
         format!("--advertise-client-urls=http://{address}"),
         "--listen-peer-urls=http://127.0.0.1:0".to_owned(),
