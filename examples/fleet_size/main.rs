@@ -90,7 +90,7 @@ async fn main() -> Result<()> {
     let writes = stream::iter(0..clusters).map(|number| copy(&nats, &seed.values, number)).buffer_unordered(8);
     writes.try_collect::<Vec<()>>().await?;
     row("time to copy", format!("{:.0?}", began.elapsed()))?;
-    let stored = disk(&server.folder().join("data"))? / u64::try_from(clusters)?;
+    let stored = disk(&server.data())? / u64::try_from(clusters)?;
     row("storage of NATS for each cluster", format!("{} KB", stored / 1_000))?;
     measure(&nats, &server, &seed, clusters, seconds).await
 }

@@ -4,7 +4,7 @@ use std::{
     error::Error,
     fmt,
     iter::successors,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, PoisonError, atomic::Ordering},
     time::Duration,
 };
 
@@ -23,6 +23,8 @@ use crate::cluster::error::reasons;
 
 /// The name of the connection, which servers show.
 const CLIENT_NAME: &str = "kaudit";
+/// How often a client connects again before it gives up; all who use it make a new one then, with the secrets as they are.
+const RECONNECTS: usize = 8;
 /// The most messages that wait inside the client.
 const CLIENT_CAPACITY: usize = 256;
 
@@ -122,6 +124,7 @@ impl NatsServers {
         };
         let options =
             ConnectOptions::new().name(CLIENT_NAME).client_capacity(CLIENT_CAPACITY).connection_timeout(self.timeout);
+        let options = options.max_reconnects(RECONNECTS);
         let mut options = match &self.login {
             NatsLogin::Anonymous => options,
             NatsLogin::Password(user, password) => options.user_and_password(user.clone(), secret(password)?),
@@ -153,6 +156,11 @@ impl NatsServers {
 impl NatsConnection {
     pub(crate) fn is_connected(&self) -> bool {
         self.client.connection_state() == State::Connected
+    }
+
+    /// Returns how often it has been connected.
+    pub(crate) fn connects(&self) -> u64 {
+        self.client.statistics().connects.load(Ordering::Relaxed)
     }
 
     /// Returns what the server reported since the last call, such as a missing permission.

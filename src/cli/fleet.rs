@@ -62,7 +62,7 @@ pub struct FleetArgs {
     #[arg(short = 'l', long, env = "KAUDIT_SELECTOR", value_name = "SELECTOR", help_heading = "Fleet")]
     pub selector: Option<LabelRequirements>,
 
-    /// The result is incomplete if this cluster has no bucket; repeatable
+    /// Read this cluster, too, and call the result incomplete if it has no bucket; repeatable
     #[arg(long, env = "KAUDIT_EXPECT_CLUSTER", value_name = "NAME", value_delimiter = ',', help_heading = "Fleet")]
     pub expect_cluster: Vec<String>,
 

@@ -371,8 +371,10 @@ impl Cluster {
         self.shards().filter_map(|shard| Some(shard.heartbeat.as_ref()?.0.version.as_str())).collect()
     }
 
-    /// Returns the labels of the cluster.
-    pub(crate) fn labels(&self) -> BTreeMap<String, String> {
-        self.shards().filter_map(|shard| shard.state.as_ref()).flat_map(|state| state.labels.clone()).collect()
+    /// Returns the labels of the cluster; `None` if they are not known, because it has written no state.
+    pub(crate) fn labels(&self) -> Option<BTreeMap<String, String>> {
+        let mut states = self.states().peekable();
+        states.peek()?;
+        Some(states.flat_map(|state| state.labels.clone()).collect())
     }
 }

@@ -1,7 +1,9 @@
 //! Follows the buckets of all clusters.
 //!
 //! A consumer for each bucket in scope delivers what it has and every change. The list of all buckets, read again and again,
-//! shows which are new, gone, or were created again, and whether a consumer has fallen behind without an error.
+//! shows which are new, gone, or were created again, and whether a consumer has fallen behind without an error. After each
+//! new connection all are read again: the server may have been restored from a backup meanwhile, and a consumer goes on after
+//! the last message that it has delivered.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -118,6 +120,7 @@ impl<'f> Follower<'f> {
 
     /// Follows until the servers cannot be reached; returns why.
     async fn run(mut self) -> String {
+        let mut connects = self.connection.connects();
         loop {
             let listed = timeout(self.servers.timeout, self.list()).await;
             let buckets = match listed.unwrap_or_else(|_| Err("NATS did not list the buckets in time".to_owned())) {
@@ -132,6 +135,11 @@ impl<'f> Follower<'f> {
                 if self.updates.send(update).await.is_err() {
                     return String::new();
                 }
+            }
+            let connected = self.connection.connects();
+            if std::mem::replace(&mut connects, connected) != connected {
+                self.buckets.values().for_each(|followed| followed.task.abort());
+                self.buckets.clear();
             }
             // Only now: a view drops what it receives of a cluster that it does not know.
             self.take(buckets);
@@ -157,13 +165,14 @@ impl<'f> Follower<'f> {
             .map_err(|error| format!("NATS did not list the buckets: {}", jetstream_reasons(&error)))
     }
 
-    /// Follows new buckets, and from the start again those that were created again or whose consumer delivers nothing.
+    /// Follows new buckets, and from the start again those that were created again or restored from a backup, and those whose
+    /// consumer delivers nothing.
     fn take(&mut self, listed: BTreeMap<Arc<str>, (i128, u64)>) {
         self.buckets.retain(|cluster, followed| {
             let now = listed.get(cluster);
             let is_current = now.is_some_and(|(created, last)| {
                 let is_behind = followed.received.load(Ordering::Relaxed) < followed.listed.min(*last);
-                *created == followed.created && !is_behind
+                *created == followed.created && *last >= followed.listed && !is_behind
             });
             if !is_current {
                 followed.task.abort();

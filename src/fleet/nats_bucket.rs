@@ -13,7 +13,7 @@ use async_nats::{
         context::{CreateKeyValueErrorKind, GetStreamError, GetStreamErrorKind, PublishError, PublishErrorKind},
         kv,
         message::PublishMessage,
-        stream::{DirectGetErrorKind, Stream},
+        stream::{DirectGetErrorKind, DiscardPolicy, RetentionPolicy, Stream},
     },
 };
 use futures::{FutureExt as _, StreamExt as _, TryStreamExt as _, future::BoxFuture, stream};
@@ -107,9 +107,13 @@ impl NatsBucket {
             }
         };
         let config = &stream.cached_info().config;
-        if !config.allow_direct || !config.allow_message_ttl {
+        let keeps_all = config.retention == RetentionPolicy::Limits
+            && config.max_age.is_zero()
+            && config.discard == DiscardPolicy::New;
+        if !config.allow_direct || !config.allow_message_ttl || !keeps_all {
             return Err(format!(
-                "the bucket {name} needs other settings: nats stream edit KV_{name} --allow-direct --allow-msg-ttl"
+                "the bucket {name} needs other settings: nats stream edit KV_{name} --allow-direct --allow-msg-ttl \
+                 --max-age 0 --discard new, and the retention policy Limits"
             ));
         }
         Ok(Self { prefix: format!("$KV.{name}."), connection, stream, timeout })

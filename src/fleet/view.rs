@@ -109,9 +109,10 @@ impl FleetView {
         Self { clusters: self.clusters_in(scope), ..self.clone() }
     }
 
-    /// Returns the names of expected clusters that have no bucket.
+    /// Returns the names of expected clusters that have no bucket; none before the buckets were listed.
     pub(crate) fn missing<'s>(&self, scope: &'s FleetScope) -> impl Iterator<Item = &'s str> {
-        scope.expected.iter().map(String::as_str).filter(|name| !self.clusters.contains_key(*name))
+        let expected = scope.expected.iter().filter(|_| self.is_listed).map(String::as_str);
+        expected.filter(|name| !self.clusters.contains_key(*name))
     }
 
     /// Whether an update changes more than heartbeats.

@@ -29,6 +29,15 @@ const RETRY: Backoff = Backoff::between(Duration::from_secs(1), Duration::from_s
 /// A session that lasted so long was not one of a row of failures.
 const LASTING: Duration = Duration::from_mins(1);
 
+/// What happened to the sessions before one.
+#[derive(Debug, Clone, Copy, Default)]
+struct PastSessions {
+    /// How many failed in a row.
+    failures: u32,
+    /// How many ended in a row because another kaudit had replaced the heartbeat.
+    replaced: u32,
+}
+
 /// Mirrors until the pipeline ends.
 pub(super) async fn run(
     settings: MirrorSettings,
@@ -37,14 +46,16 @@ pub(super) async fn run(
     health: watch::Sender<Health>,
 ) {
     settings.metrics.recorder_began(RECORDER);
-    let mut failures = 0;
+    let mut past = PastSessions::default();
     loop {
         let began = Instant::now();
         let running = async {
-            let mut session = MirrorSession::open(&settings, &client, overview.clone(), failures > 0).await?;
+            let mut session = MirrorSession::open(&settings, &client, overview.clone(), past).await?;
             info!(cluster = &*settings.cluster, "Mirroring into the bucket of the fleet");
             health.send_replace(Health::default());
-            session.run().await
+            let ended = session.run().await;
+            past.replaced = session.replaced();
+            ended
         };
         // Without a pipeline there is nothing to mirror: a server that does not answer must not delay the end.
         let ended = tokio::select! {
@@ -52,7 +63,7 @@ pub(super) async fn run(
             () = settings.pipeline.closed() => return,
         };
         let Err(why) = ended else { return };
-        failures = if began.elapsed() > LASTING { 1 } else { failures + 1 };
+        past.failures = if began.elapsed() > LASTING { 1 } else { past.failures + 1 };
         let trouble = format!("the bucket of the fleet is not up to date: {why}");
         if health.borrow().trouble != trouble {
             warn!("{trouble}");
@@ -60,7 +71,7 @@ pub(super) async fn run(
         health.send_replace(Health { trouble, ..Health::default() });
         settings.metrics.recorder_retries(RECORDER);
         tokio::select! {
-            () = sleep(RETRY.with_jitter(failures)) => {}
+            () = sleep(RETRY.with_jitter(past.failures)) => {}
             () = settings.pipeline.closed() => return,
         }
     }

@@ -3,7 +3,12 @@
 mod chart;
 mod guide;
 
-use std::{collections::BTreeMap, fmt::Write as _};
+use std::{
+    collections::BTreeMap,
+    fmt::Write as _,
+    net::SocketAddr,
+    process::{Command, Stdio},
+};
 
 use async_nats::{
     ConnectOptions,
@@ -11,7 +16,7 @@ use async_nats::{
 };
 use futures::TryStreamExt as _;
 use kaudit_controlplane::{NatsServer, Tool, free_port, require, require_tool, shared};
-use kaudit_test_support::files::folder;
+use kaudit_test_support::{child::ChildGuard, files::folder, long_run};
 use serde_json::Value;
 
 use crate::{
@@ -103,6 +108,15 @@ impl Fleet {
             (result["complete"] == true && names(&result) == wanted && code == Some(code_wanted)).then_some(result)
         })
         .await
+    }
+
+    /// Starts a view; returns it with the address of its page.
+    fn serve(&self) -> (ChildGuard, SocketAddr) {
+        let page = SocketAddr::from(([127, 0, 0, 1], free_port().unwrap()));
+        let mut command = Command::new(env!("CARGO_BIN_EXE_kaudit"));
+        command.args(["fleet", "--nats", &self.url(), &format!("--listen-ui={page}")]).args(self.login("view"));
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        (ChildGuard(command.spawn().unwrap()), page)
     }
 
     /// Returns the stream of a bucket, as a user who may do everything.
@@ -248,6 +262,56 @@ async fn a_value_that_is_too_large_for_the_server_holds_up_no_other() {
     })
     .await;
     drop(kaudit);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_view_shows_what_a_restored_server_has() {
+    if !require() || !require_tool(Tool::NatsServer) {
+        return;
+    }
+    let fleet = Fleet::open().await;
+    let scene = Scene::new(shared().await, "fleet-restored").await;
+    scene.create(["a", "b"].map(str::to_owned), "yes").await;
+    let kaudit = fleet.mirror(&scene, "blue", &[]).await;
+    fleet.until("blue", &["a", "b"]).await;
+    let (view, page) = fleet.serve();
+    let shown = async |wanted: &[&str]| {
+        wait_for(&format!("{wanted:?} on the page"), || async {
+            let page = long_run::get(page, "/?cluster=blue&format=json")?;
+            let page: Value = serde_json::from_str(&page).ok()?;
+            (names(&page) == wanted).then_some(())
+        })
+        .await;
+    };
+    shown(&["a", "b"]).await;
+    let backup = fleet.server.back_up().await.unwrap();
+    let all = ["a", "b", "c", "d", "e"];
+    for count in 3..=all.len() {
+        scene.create([all[count - 1].to_owned()], "yes").await;
+        fleet.until("blue", &all[..count]).await;
+    }
+    shown(&all).await;
+    // kaudit runs no longer, so that only the view could notice.
+    kaudit.kill();
+    fleet.server.restore(&backup).await.unwrap();
+    shown(&["a", "b"]).await;
+    drop(view);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_bucket_that_would_lose_values_is_refused() {
+    if !require() || !require_tool(Tool::NatsServer) {
+        return;
+    }
+    let fleet = Fleet::open().await;
+    let context = jetstream::new(async_nats::connect(fleet.server.address()).await.unwrap());
+    let (bucket, history) = ("kaudit-blue".to_owned(), 1);
+    let (max_age, limit_markers) = (std::time::Duration::from_secs(90), Some(std::time::Duration::from_secs(60)));
+    let config = jetstream::kv::Config { bucket, history, max_age, limit_markers, ..Default::default() };
+    context.create_key_value(config).await.unwrap();
+    let created = run(std::path::Path::new("/"), &["fleet", "--nats", &fleet.url(), "--create-bucket=blue"]).await;
+    assert_eq!(created.code, Some(2), "{created:?}");
+    assert!(created.stderr.contains("--max-age 0"), "{created:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -80,3 +80,24 @@ fn one_cluster_cannot_use_up_memory() {
     assert!(problem(&view).unwrap().contains("cannot be read"));
     assert!(view.clusters[NAME].violations().iter().sum::<usize>() < 8_000_000);
 }
+
+#[test]
+fn a_selector_leaves_out_only_clusters_whose_labels_are_known() {
+    let labelled = |name: &str, env: &str| {
+        let mut cluster = SampleCluster::new(name, crate::audit::result::AuditResult::sample(1), Timestamp::now());
+        cluster.state.labels = [("env".to_owned(), env.to_owned())].into();
+        cluster
+    };
+    let mut view = FleetView::sample(&[labelled("prod", "prod"), labelled("dev", "dev"), labelled("lost", "dev")]);
+    let listed = ["prod", "dev", "lost", "empty"].map(Arc::from).into();
+    view.take(FleetUpdate::Clusters(listed));
+    view.take(FleetUpdate::Read("empty".into(), BTreeSet::new()));
+    let selected = |scope: &FleetScope| view.clusters_in(scope).into_keys().collect::<Vec<_>>();
+    let labels = Some("env=prod".parse().unwrap());
+    let scope = FleetScope { labels, expected: vec!["lost".to_owned(), "gone".to_owned()], ..FleetScope::default() };
+    assert_eq!(selected(&scope), ["empty", "lost", "prod"].map(Arc::from));
+    assert_eq!(view.missing(&scope).collect::<Vec<_>>(), ["gone"]);
+    let scope = FleetScope { names: vec!["d*".parse().unwrap()], ..scope };
+    assert_eq!(selected(&scope), [Arc::from("lost")]);
+    assert_eq!(FleetView::default().missing(&scope).count(), 0);
+}

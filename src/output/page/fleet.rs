@@ -119,7 +119,7 @@ impl FleetPage {
     fn numbers<'v>(&self, cluster: &'v Cluster, counts: &ResultCounts) -> ListedCluster<'v> {
         ListedCluster {
             name: &cluster.name,
-            labels: cluster.labels(),
+            labels: cluster.labels().unwrap_or_default(),
             status: cluster.status(self.at).word(),
             heartbeat: cluster.heartbeat(),
             violations: counts.severities().iter().map(|(known, count)| (severity(known), count)).collect(),

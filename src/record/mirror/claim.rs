@@ -15,6 +15,7 @@ use crate::{
         packed,
         state::{ClusterIdentity, is_old},
     },
+    model::shard::Shard,
 };
 
 /// The Namespace whose uid identifies a cluster.
@@ -36,7 +37,8 @@ pub(super) async fn own(settings: &MirrorSettings, client: &Client) -> Result<Cl
     Ok(ClusterIdentity { uid, instance: settings.instance.clone() })
 }
 
-/// Makes the bucket with these values that of this cluster and kaudit.
+/// Makes the bucket with these values that of this cluster and kaudit. It is contested if another kaudit with this identity
+/// has written into it.
 ///
 /// # Errors
 /// If it belongs to another cluster, or to another kaudit of this cluster that still writes.
@@ -45,12 +47,13 @@ pub(super) async fn claim(
     own: &ClusterIdentity,
     bucket: &dyn ClusterBucket,
     values: &BTreeMap<String, Kept>,
+    is_contested: bool,
 ) -> Result<(), String> {
     let known = values.get(IDENTITY);
     let owner = known.map(|kept| serde_json::from_slice::<ClusterIdentity>(&kept.value));
     let name = keys::bucket(&settings.cluster);
+    let is_owner = matches!(&owner, Some(Ok(owner)) if owner == own);
     match owner {
-        Some(Ok(owner)) if owner == *own => return Ok(()),
         Some(Ok(owner)) if owner.uid != own.uid => {
             return Err(format!(
                 "the bucket {name} belongs to another cluster of the name {}, whose kube-system has the uid {}, not {}: give \
@@ -58,13 +61,18 @@ pub(super) async fn claim(
                 settings.cluster, owner.uid, own.uid
             ));
         }
-        Some(Ok(owner)) if has_heartbeat(values) => {
+        // The other shards of this kaudit write heartbeats, too.
+        Some(Ok(owner))
+            if (!is_owner && has_heartbeat(values, None))
+                || (is_contested && has_heartbeat(values, Some(settings.shard))) =>
+        {
             return Err(format!(
                 "the bucket {name} is written by another kaudit of this cluster, that of the Audit {}: stop one of them, or give \
                  this one another --cluster-name",
                 owner.instance
             ));
         }
+        _ if is_owner => return Ok(()),
         _ => {}
     }
     let replaces = Some(known.map_or(0, |kept| kept.sequence));
@@ -76,10 +84,11 @@ pub(super) async fn claim(
     }
 }
 
-/// Whether any shard has written a heartbeat lately.
-fn has_heartbeat(values: &BTreeMap<String, Kept>) -> bool {
+/// Whether a shard, or any, has written a heartbeat lately.
+fn has_heartbeat(values: &BTreeMap<String, Kept>, shard: Option<Shard>) -> bool {
     values.iter().any(|(key, kept)| {
-        let is_heartbeat = BucketKey::parse(key).is_some_and(|key| key.item == BucketItem::Heartbeat);
+        let is_heartbeat = BucketKey::parse(key)
+            .is_some_and(|key| key.item == BucketItem::Heartbeat && shard.is_none_or(|shard| shard == key.shard));
         is_heartbeat && !is_old(kept.at, Timestamp::now())
     })
 }

@@ -14,7 +14,7 @@ use tokio::{
 };
 
 use super::{
-    claim,
+    PastSessions, claim,
     settings::{MirrorSettings, RECORDER},
     values::{MirroredValues, PartCounts, values},
 };
@@ -61,6 +61,8 @@ pub(super) struct MirrorSession<'s> {
     steady_state: Option<(Digest, Instant)>,
     /// The sequence of the heartbeat; 0 if there is none.
     heartbeat: u64,
+    /// How many sessions in a row ended because another kaudit had replaced the heartbeat.
+    replaced: u32,
     next_heartbeat: Instant,
     /// Whether the bucket was read again: a leader before this one may have written after the first time.
     is_verified: bool,
@@ -77,13 +79,16 @@ impl<'s> MirrorSession<'s> {
     /// Connects, claims the bucket and reads it. After a session that failed, the first heartbeat is written after the
     /// results: as long as those cannot be written, the cluster must not look live.
     ///
+    /// A former leader may replace one heartbeat. Who replaces two is another kaudit with the same identity, to which the
+    /// bucket is left as long as it writes heartbeats.
+    ///
     /// # Errors
     /// Why that is not possible.
     pub(super) async fn open(
         settings: &'s MirrorSettings,
         client: &Client,
         overview: watch::Receiver<Option<Arc<Overview>>>,
-        has_failed: bool,
+        past: PastSessions,
     ) -> Result<Self, String> {
         let identity = claim::own(settings, client).await?;
         let bucket = settings.servers.open(&settings.cluster).await?;
@@ -98,6 +103,7 @@ impl<'s> MirrorSession<'s> {
             written: BTreeMap::new(),
             steady_state: None,
             heartbeat: 0,
+            replaced: past.replaced,
             next_heartbeat: now,
             is_verified: false,
             ended: VecDeque::new(),
@@ -106,7 +112,7 @@ impl<'s> MirrorSession<'s> {
             began: Timestamp::now(),
         };
         session.read().await?;
-        if !has_failed {
+        if past.failures == 0 {
             session.beat().await?;
         }
         Ok(session)
@@ -157,7 +163,8 @@ impl<'s> MirrorSession<'s> {
     /// Reads what the bucket has.
     async fn read(&mut self) -> Result<(), String> {
         let values = self.bucket.values().await?;
-        claim::claim(self.settings, &self.identity, &*self.bucket, &values).await?;
+        let is_contested = self.replaced > 1;
+        claim::claim(self.settings, &self.identity, &*self.bucket, &values, is_contested).await?;
         self.written.clear();
         self.ended.clear();
         self.former.clear();
@@ -200,7 +207,9 @@ impl<'s> MirrorSession<'s> {
         let heartbeat = Heartbeat { at: Timestamp::now(), version: env!("CARGO_PKG_VERSION").to_owned() };
         let key = self.key(BucketItem::Heartbeat);
         let write = BucketWrite { replaces: Some(self.heartbeat), ..BucketWrite::put(key, packed::json(&heartbeat)?) };
-        self.heartbeat = self.write(vec![write]).await?.last().copied().unwrap_or_default();
+        let written = self.bucket.write(&[write]).await;
+        self.replaced = if matches!(written, Err(WriteError::Replaced)) { self.replaced + 1 } else { 0 };
+        self.heartbeat = self.counted(written, 1)?.last().copied().unwrap_or_default();
         self.next_heartbeat = Instant::now() + HEARTBEAT;
         for (shard, keys) in std::mem::take(&mut self.former) {
             let heartbeat = BucketKey { shard, item: BucketItem::Heartbeat };
@@ -283,12 +292,23 @@ impl<'s> MirrorSession<'s> {
         results.collect()
     }
 
+    /// Returns how many sessions in a row ended because another kaudit had replaced the heartbeat.
+    pub(super) fn replaced(&self) -> u32 {
+        self.replaced
+    }
+
     async fn write(&self, writes: Vec<BucketWrite>) -> Result<Vec<u64>, String> {
-        let written = self.bucket.write(&writes).await.map_err(|error| match error {
+        let written = self.bucket.write(&writes).await;
+        self.counted(written, writes.len())
+    }
+
+    /// Counts values that were written.
+    fn counted(&self, written: Result<Vec<u64>, WriteError>, count: usize) -> Result<Vec<u64>, String> {
+        let written = written.map_err(|error| match error {
             WriteError::Replaced => "another kaudit writes into the bucket, or it was created again".to_owned(),
             WriteError::Failed(why) => why,
         })?;
-        for _ in &writes {
+        for _ in 0..count {
             self.settings.metrics.recorder_wrote(RECORDER);
         }
         Ok(written)

@@ -138,7 +138,7 @@ async fn a_view_reads_what_a_pipeline_has() {
     assert_eq!((result.summary, &result.coverage), (wanted.summary, &wanted.coverage));
     assert_eq!((&result.namespaces, &result.teams), (&wanted.namespaces, &wanted.teams));
     assert!(result.complete && cluster.status(Timestamp::now()) == ClusterStatus::Live);
-    assert_eq!(cluster.labels()["env"], "prod");
+    assert_eq!(cluster.labels().unwrap()["env"], "prod");
     // Resolved violations are kept with their times.
     let at = Timestamp::now();
     pipeline.set(|result| result.ended = vec![Ended { at, entry: result.results.remove(0) }]);
@@ -251,4 +251,27 @@ async fn a_bucket_belongs_to_one_cluster_and_one_kaudit() {
     );
     // The other kaudit takes it over when the first is gone; timestamps are those of the real clock.
     first_running.abort();
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_two_with_the_same_identity_one_goes_on() {
+    let server = MemoryServer::default();
+    let (one, health, _running) = start(&server, "u", "default/kaudit");
+    one.set(|result| result.results = vec![entry(Some("shop"), "a", "m")]);
+    until_mirrored(&server, &one).await;
+    let (other, other_health, _running_too) = start(&server, "u", "default/kaudit");
+    other.set(|result| result.results = vec![entry(Some("shop"), "b", "m")]);
+    sleep(Duration::from_mins(10)).await;
+    let names = || {
+        let result = read(&server).result(Timestamp::now()).unwrap().unwrap();
+        result.results.into_iter().map(|entry| entry.resource.name.to_string()).collect::<Vec<_>>()
+    };
+    let troubles = || [&health, &other_health].map(|health| health.borrow().trouble.clone());
+    let (first, refused) = (names(), troubles());
+    assert_eq!(first.len(), 1);
+    assert_eq!(refused.iter().filter(|why| why.contains("is written by another kaudit of this cluster")).count(), 1);
+    for _ in 0..300 {
+        sleep(Duration::from_secs(1)).await;
+        assert_eq!((names(), troubles()), (first.clone(), refused.clone()));
+    }
 }

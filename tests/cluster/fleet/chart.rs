@@ -80,12 +80,13 @@ const QUIET: [(&str, &str); 5] = [
 ];
 
 /// What changes, and the alert that fires then.
-const CASES: [((&str, &str), &str); 5] = [
+const CASES: [((&str, &str), &str); 6] = [
     (QUIET[1], ""),
     (("kaudit_fleet_heartbeat_timestamp_seconds{cluster=\"a\"}", "0+60x10 600x50"), "KauditFleetClusterOld"),
     (("kaudit_fleet_complete{cluster=\"a\"}", "0x60"), "KauditFleetClusterIncomplete"),
     (("kaudit_fleet_clusters{status=\"missing\"}", "1x60"), "KauditFleetClusterMissing"),
     (("kaudit_fleet_connected", "0x60"), "KauditFleetDisconnected"),
+    (("kaudit_fleet_complete{cluster=\"c\"}", "0x60"), "KauditFleetBucketEmpty"),
 ];
 
 #[tokio::test]

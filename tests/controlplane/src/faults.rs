@@ -2,19 +2,16 @@
 //!
 //! All methods fail for an existing cluster, and for a server that is not in the required state.
 
-use std::fs;
-use std::io::{self, Read as _, Write as _};
+use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
-use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
 use serde_json::{Value, json};
-use tempfile::TempDir;
 use tokio::task::spawn_blocking;
 use tokio::time::sleep;
 
-use crate::{plane::ControlPlane, server::POLL};
+use crate::{backup::DataBackup, plane::ControlPlane, server::POLL};
 
 /// Timeout of a request to etcd.
 const ETCD_TIMEOUT: Duration = Duration::from_secs(10);
@@ -74,10 +71,13 @@ impl ControlPlane {
     /// # Errors
     ///
     /// If files cannot be copied, or a server does not start.
-    pub async fn back_up(&self) -> Result<EtcdBackup> {
-        let backup = TempDir::new()?;
-        self.stopped(|data| copy(data, backup.path())).await?;
-        Ok(EtcdBackup(backup))
+    pub async fn back_up(&self) -> Result<DataBackup> {
+        self.kill_apiserver()?;
+        self.kill_etcd()?;
+        let backup = DataBackup::new(&self.etcd_data())?;
+        self.start_etcd().await?;
+        self.start_apiserver().await?;
+        Ok(backup)
     }
 
     /// Kills API server and etcd, replaces etcd's data, and starts both again.
@@ -85,19 +85,10 @@ impl ControlPlane {
     /// # Errors
     ///
     /// If files cannot be copied, or a server does not start.
-    pub async fn restore(&self, backup: &EtcdBackup) -> Result<()> {
-        let replace = |data: &Path| {
-            fs::remove_dir_all(data)?;
-            copy(backup.0.path(), data)
-        };
-        self.stopped(replace).await
-    }
-
-    /// Does something with etcd's data while neither server runs.
-    async fn stopped(&self, with: impl FnOnce(&Path) -> io::Result<()>) -> Result<()> {
+    pub async fn restore(&self, backup: &DataBackup) -> Result<()> {
         self.kill_apiserver()?;
         self.kill_etcd()?;
-        with(&self.etcd_data())?;
+        backup.restore(&self.etcd_data())?;
         self.start_etcd().await?;
         self.start_apiserver().await
     }
@@ -140,25 +131,6 @@ impl ControlPlane {
         let address = self.own()?.etcd_address.clone();
         spawn_blocking(move || post(&address, path, &request.to_string())).await?
     }
-}
-
-/// A copy of etcd's data.
-#[derive(Debug)]
-pub struct EtcdBackup(TempDir);
-
-/// Copies what is in a folder into another, which is created if it does not exist.
-fn copy(from: &Path, to: &Path) -> io::Result<()> {
-    fs::create_dir_all(to)?;
-    for entry in fs::read_dir(from)? {
-        let entry = entry?;
-        let target = to.join(entry.file_name());
-        if entry.file_type()?.is_dir() {
-            copy(&entry.path(), &target)?;
-        } else {
-            fs::copy(entry.path(), target)?;
-        }
-    }
-    Ok(())
 }
 
 /// Posts JSON over plain HTTP and returns the JSON response.

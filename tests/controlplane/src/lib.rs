@@ -11,6 +11,7 @@
 //!   ├── kubectl             kubectl, apply, namespaces
 //!   └── audit               the audit log of the API server
 //! shared                    one plane for a whole test process
+//! backup                    copies of the data of etcd and NATS
 //! nats, kafka               a server of an event bus, which ends with this process
 //! ```
 //!
@@ -18,6 +19,7 @@
 //! build one. Then it uses [`shared`], or a [`ControlPlane`] of its own if it kills or freezes servers.
 
 mod audit;
+mod backup;
 mod certificates;
 mod faults;
 mod go_build;
@@ -31,8 +33,8 @@ mod tools;
 mod users;
 
 pub use audit::{AuditPosition, AuditRecord};
+pub use backup::DataBackup;
 pub use certificates::{ServingCertificate, TestAuthority, serving_certificate};
-pub use faults::EtcdBackup;
 pub use kafka::{KafkaBroker, KafkaOptions, require_kafka};
 pub use nats::NatsServer;
 pub use plane::{ControlPlane, Options};

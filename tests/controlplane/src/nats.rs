@@ -3,17 +3,20 @@
 use std::fs;
 use std::io::{BufRead as _, BufReader};
 use std::net::TcpStream;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
 use tokio::time::sleep;
 
 use crate::{
+    backup::DataBackup,
     server::{Home, POLL, Server, free_port},
     tools::{Tool, tool},
 };
 
+/// The folder of what the server has stored, in its own.
+const DATA: &str = "data";
 /// How long the server may take to start.
 const START: Duration = Duration::from_mins(1);
 
@@ -39,7 +42,8 @@ impl NatsServer {
         let (program, port) = (tool(Tool::NatsServer)?, free_port()?);
         let folder = home.path.display();
         let lines = lines.replace("FOLDER", &folder.to_string());
-        let settings = format!("listen: \"127.0.0.1:{port}\"\njetstream {{ store_dir: \"{folder}/data\" }}\n{lines}\n");
+        let settings =
+            format!("listen: \"127.0.0.1:{port}\"\njetstream {{ store_dir: \"{folder}/{DATA}\" }}\n{lines}\n");
         let file = home.path.join("nats.conf");
         fs::write(&file, settings)?;
         let arguments = vec!["--config".to_owned(), file.display().to_string()];
@@ -97,6 +101,35 @@ impl NatsServer {
     /// If it is not running.
     pub fn kill(&self) -> Result<()> {
         self.server.kill().context("killing the NATS server")
+    }
+
+    /// Kills the server, copies its data, and starts it again.
+    ///
+    /// # Errors
+    ///
+    /// If it is not running, files cannot be copied, or it does not start.
+    pub async fn back_up(&self) -> Result<DataBackup> {
+        self.kill()?;
+        let backup = DataBackup::new(&self.data())?;
+        self.start_again().await?;
+        Ok(backup)
+    }
+
+    /// Kills the server, replaces its data, and starts it again.
+    ///
+    /// # Errors
+    ///
+    /// If it is not running, files cannot be copied, or it does not start.
+    pub async fn restore(&self, backup: &DataBackup) -> Result<()> {
+        self.kill()?;
+        backup.restore(&self.data())?;
+        self.start_again().await
+    }
+
+    /// Returns the folder of what the server has stored.
+    #[must_use]
+    pub fn data(&self) -> PathBuf {
+        self.folder().join(DATA)
     }
 
     /// Freezes the server: connections stay open, and nothing is answered.

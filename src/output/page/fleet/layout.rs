@@ -188,7 +188,7 @@ impl<'v> FilterChoices<'v> {
         let view = &page.view;
         let (mut namespaces, mut teams, mut labels) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
         for cluster in view.clusters.values() {
-            labels.extend(cluster.labels().into_iter().map(|(key, value)| format!("{key}={value}")));
+            labels.extend(cluster.labels().into_iter().flatten().map(|(key, value)| format!("{key}={value}")));
             teams.extend(cluster.states().flat_map(|state| state.teams.values()).map(|team| &**team));
             let mut last = None;
             for key in cluster.shards().flat_map(|shard| shard.parts.keys()) {

@@ -130,7 +130,7 @@ impl<'v> FleetSelection<'v> {
             Ok(labels) => {
                 let clusters = page.view.clusters.values().filter(|cluster| {
                     query.cluster.as_deref().is_none_or(|wanted| *cluster.name == *wanted)
-                        && labels.as_ref().is_none_or(|labels| labels.matches(&cluster.labels()))
+                        && labels.as_ref().is_none_or(|labels| labels.matches(&cluster.labels().unwrap_or_default()))
                 });
                 selection.clusters = clusters.map(|cluster| SelectedCluster::new(cluster, query)).collect();
             }

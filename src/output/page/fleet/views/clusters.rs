@@ -45,7 +45,8 @@ pub(super) fn table(selection: &FleetSelection<'_>, counts: &FleetCounts<'_>, cl
     let row = |index: &usize| {
         let (cluster, counts) = (selection.clusters.get(*index)?.cluster, counts.clusters.get(*index)?);
         let name = &*cluster.name;
-        let labels: Vec<String> = cluster.labels().iter().map(|(key, value)| format!("{key}={value}")).collect();
+        let labels: Vec<String> =
+            cluster.labels().iter().flatten().map(|(key, value)| format!("{key}={value}")).collect();
         let versions: Vec<&str> = cluster.versions().into_iter().collect();
         let objects = PageQuery { cluster: Some(name.to_owned()), label: None, ..selection.query.to(View::Objects) };
         Some(CountedRow {
