@@ -20,7 +20,10 @@ use tokio::{
 use tracing::{info, warn};
 
 pub use self::settings::MirrorSettings;
-use self::{session::MirrorSession, settings::RECORDER};
+use self::{
+    session::{MirrorSession, PastSessions},
+    settings::RECORDER,
+};
 use super::health::Health;
 use crate::{audit::overview::Overview, cluster::backoff::Backoff};
 
@@ -28,15 +31,6 @@ use crate::{audit::overview::Overview, cluster::backoff::Backoff};
 const RETRY: Backoff = Backoff::between(Duration::from_secs(1), Duration::from_secs(30));
 /// A session that lasted so long was not one of a row of failures.
 const LASTING: Duration = Duration::from_mins(1);
-
-/// What happened to the sessions before one.
-#[derive(Debug, Clone, Copy, Default)]
-struct PastSessions {
-    /// How many failed in a row.
-    failures: u32,
-    /// How many ended in a row because another kaudit had replaced the heartbeat.
-    replaced: u32,
-}
 
 /// Mirrors until the pipeline ends.
 pub(super) async fn run(

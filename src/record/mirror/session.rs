@@ -14,7 +14,7 @@ use tokio::{
 };
 
 use super::{
-    PastSessions, claim,
+    claim,
     settings::{MirrorSettings, RECORDER},
     values::{MirroredValues, PartCounts, values},
 };
@@ -47,6 +47,15 @@ const COUNTS_EVERY: Duration = Duration::from_secs(10);
 const ENDED_KEPT: Duration = Duration::from_hours(7 * 24);
 const MOST_ENDED: usize = 500;
 
+/// What happened to the sessions before one.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct PastSessions {
+    /// How many failed in a row.
+    pub(super) failures: u32,
+    /// How many ended in a row because another kaudit had replaced the heartbeat.
+    pub(super) replaced: u32,
+}
+
 /// A connection to the bucket.
 pub(super) struct MirrorSession<'s> {
     settings: &'s MirrorSettings,
@@ -61,6 +70,8 @@ pub(super) struct MirrorSession<'s> {
     steady_state: Option<(Digest, Instant)>,
     /// The sequence of the heartbeat; 0 if there is none.
     heartbeat: u64,
+    /// Whether this session wrote it.
+    is_own_heartbeat: bool,
     /// How many sessions in a row ended because another kaudit had replaced the heartbeat.
     replaced: u32,
     next_heartbeat: Instant,
@@ -103,6 +114,7 @@ impl<'s> MirrorSession<'s> {
             written: BTreeMap::new(),
             steady_state: None,
             heartbeat: 0,
+            is_own_heartbeat: false,
             replaced: past.replaced,
             next_heartbeat: now,
             is_verified: false,
@@ -168,7 +180,7 @@ impl<'s> MirrorSession<'s> {
         self.written.clear();
         self.ended.clear();
         self.former.clear();
-        (self.steady_state, self.heartbeat) = (None, 0);
+        (self.steady_state, self.heartbeat, self.is_own_heartbeat) = (None, 0, false);
         for (text, kept) in values {
             let Some(key) = BucketKey::parse(&text) else { continue };
             if key.shard != self.settings.shard {
@@ -208,8 +220,14 @@ impl<'s> MirrorSession<'s> {
         let key = self.key(BucketItem::Heartbeat);
         let write = BucketWrite { replaces: Some(self.heartbeat), ..BucketWrite::put(key, packed::json(&heartbeat)?) };
         let written = self.bucket.write(&[write]).await;
-        self.replaced = if matches!(written, Err(WriteError::Replaced)) { self.replaced + 1 } else { 0 };
+        match &written {
+            Err(WriteError::Replaced) => self.replaced += 1,
+            // No one has replaced the one before.
+            Ok(_) if self.is_own_heartbeat => self.replaced = 0,
+            _ => {}
+        }
         self.heartbeat = self.counted(written, 1)?.last().copied().unwrap_or_default();
+        self.is_own_heartbeat = true;
         self.next_heartbeat = Instant::now() + HEARTBEAT;
         for (shard, keys) in std::mem::take(&mut self.former) {
             let heartbeat = BucketKey { shard, item: BucketItem::Heartbeat };
