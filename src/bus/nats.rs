@@ -174,7 +174,7 @@ impl NatsConnection {
     }
 }
 
-/// Returns the causes of an error of JetStream in one line. Where JetStream is not enabled, no one answers a request, of which
+/// Returns the causes of an error of `JetStream` in one line. Where `JetStream` is not enabled, no one answers a request, of which
 /// the crate says only that a resource does not exist.
 pub(crate) fn jetstream_reasons(error: &(dyn Error + 'static)) -> String {
     let no_one_answers = successors(Some(error), |error| (*error).source()).any(|cause| {
