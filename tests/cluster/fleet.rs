@@ -306,7 +306,7 @@ async fn a_bucket_that_would_lose_values_is_refused() {
     let fleet = Fleet::open().await;
     let context = jetstream::new(async_nats::connect(fleet.server.address()).await.unwrap());
     let (bucket, history) = ("kaudit-blue".to_owned(), 1);
-    let (max_age, limit_markers) = (std::time::Duration::from_secs(90), Some(std::time::Duration::from_secs(60)));
+    let (max_age, limit_markers) = (std::time::Duration::from_secs(90), Some(std::time::Duration::from_mins(1)));
     let config = jetstream::kv::Config { bucket, history, max_age, limit_markers, ..Default::default() };
     context.create_key_value(config).await.unwrap();
     let created = run(std::path::Path::new("/"), &["fleet", "--nats", &fleet.url(), "--create-bucket=blue"]).await;
