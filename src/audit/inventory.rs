@@ -7,7 +7,7 @@
 
 use std::{
     any::Any,
-    collections::{BTreeSet, HashMap, HashSet, VecDeque},
+    collections::{BTreeSet, HashMap, VecDeque},
     panic::{AssertUnwindSafe, catch_unwind},
     sync::Arc,
     time::{Duration, Instant},
@@ -44,6 +44,8 @@ const REST: Duration = Duration::from_millis(100);
 const LONGEST_REST: Duration = Duration::from_secs(1);
 /// An object that changed waits this long for earlier changes that arrive later: each kind has a watch of its own.
 const SETTLE: Duration = Duration::from_millis(50);
+/// An object that changes again and again does not wait longer than this.
+const LONGEST_WAIT: Duration = Duration::from_secs(10);
 /// How long after it was lost an inventory is built again.
 const REBUILD: Duration = Duration::from_secs(10);
 /// Updates take at most this fraction of the time: one part in four.
@@ -67,8 +69,9 @@ pub(crate) struct InventorySync {
     waiting: VecDeque<Waiting>,
     /// Objects that wait for the first list of kinds that their policies look up.
     awaiting: Vec<(ObjectKey, Queued)>,
-    /// The keys of both: nothing else queues them meanwhile.
-    waiting_keys: HashSet<ObjectKey>,
+    /// The keys of both, with the time when everything that happened before their last change has arrived: nothing else
+    /// queues them meanwhile.
+    waiting_keys: HashMap<ObjectKey, Instant>,
     /// Which kinds have been read; the next update puts that into the policies.
     lookups: Arc<LookupState>,
     /// Whether the policies do not have it yet.
@@ -131,7 +134,7 @@ impl InventorySync {
             not_before: None,
             waiting: VecDeque::new(),
             awaiting: Vec::new(),
-            waiting_keys: HashSet::new(),
+            waiting_keys: HashMap::new(),
             lookups: Arc::default(),
             lookups_in_force: Arc::default(),
             lookups_pending: false,
@@ -175,10 +178,13 @@ impl InventorySync {
 
     /// Lets a changed object wait whose policies look up others. Returns it if it need not wait.
     pub(crate) fn wait(&mut self, key: ObjectKey, priority: QueuePriority, now: Instant) -> Option<ObjectKey> {
-        if self.waits(&key) {
+        let is_change = priority == QueuePriority::Change;
+        if let Some(settled) = self.waiting_keys.get_mut(&key) {
+            if is_change {
+                *settled = now + SETTLE;
+            }
             return None;
         }
-        let is_change = priority == QueuePriority::Change;
         if !is_change && (self.has_everything() || self.policies.is_none()) {
             return Some(key);
         }
@@ -193,7 +199,7 @@ impl InventorySync {
             return;
         }
         if for_kinds {
-            self.waiting_keys.insert(key.clone());
+            self.waiting_keys.insert(key.clone(), queued.since);
             self.awaiting.push((key, queued));
         } else {
             self.park(key, queued, queued.since);
@@ -208,7 +214,8 @@ impl InventorySync {
         self.lookups = Arc::new(lookups);
         self.lookups_pending = true;
         for (key, queued) in std::mem::take(&mut self.awaiting) {
-            self.park(key, queued, queued.since);
+            let settled = self.waiting_keys.get(&key).copied().unwrap_or(queued.since);
+            self.park(key, queued, settled);
         }
     }
 
@@ -223,13 +230,13 @@ impl InventorySync {
     }
 
     fn park(&mut self, key: ObjectKey, queued: Queued, settled: Instant) {
-        self.waiting_keys.insert(key.clone());
+        self.waiting_keys.insert(key.clone(), settled);
         self.waiting.push_back(Waiting { key, queued, settled });
     }
 
     /// Whether an object waits, so that it need not be queued by others.
     pub(crate) fn waits(&self, key: &ObjectKey) -> bool {
-        self.waiting_keys.contains(key)
+        self.waiting_keys.contains_key(key)
     }
 
     /// Removes and returns the objects that need not wait any longer, because everything before them is in the policies.
@@ -237,14 +244,22 @@ impl InventorySync {
         if self.has_everything() { self.release(now) } else { Vec::new() }
     }
 
-    /// Removes and returns the objects that had settled by a time.
+    /// Removes and returns the objects that had settled by a time. One that changed while it waited waits for what happened
+    /// before its last change, but not for ever.
     fn release(&mut self, by: Instant) -> Vec<Waiting> {
         let settled = self.waiting.iter().take_while(|waiting| waiting.settled <= by).count();
-        let settled: Vec<_> = self.waiting.drain(..settled).collect();
-        for Waiting { key, .. } in &settled {
-            self.waiting_keys.remove(key);
+        let mut released = Vec::with_capacity(settled);
+        for waiting in self.waiting.drain(..settled).collect::<Vec<_>>() {
+            let last = self.waiting_keys.get(&waiting.key).copied().filter(|last| *last > by);
+            match last.filter(|last| last.duration_since(waiting.queued.since) < LONGEST_WAIT) {
+                Some(last) => self.waiting.push_back(Waiting { settled: last, ..waiting }),
+                None => {
+                    self.waiting_keys.remove(&waiting.key);
+                    released.push(waiting);
+                }
+            }
         }
-        settled
+        released
     }
 
     /// Gives back the memory of objects that no longer wait.
@@ -490,6 +505,26 @@ mod tests {
         judge::evaluate::{Job, evaluate},
         model::object::Object,
     };
+
+    #[test]
+    fn an_object_that_changes_while_it_waits_waits_for_what_happened_before() {
+        let (mut sync, start) = (InventorySync::new(&Updates::new().loaded), Instant::now());
+        let after = |milliseconds| start + Duration::from_millis(milliseconds);
+        let (key, _) = state("Pod", "n", "a", None);
+        let queued = Queued { since: start, priority: QueuePriority::Bulk };
+        sync.wait_for_policies(key.clone(), queued, false);
+        assert!(sync.wait(key.clone(), QueuePriority::Change, after(1_000)).is_none());
+        assert!(sync.release(after(500)).is_empty() && sync.waits(&key), "its new state may depend on later changes");
+        assert_eq!(sync.release(after(1_100)).len(), 1);
+        assert!(!sync.waits(&key));
+        sync.wait_for_policies(key.clone(), queued, false);
+        for time in (0..).step_by(10) {
+            assert!(sync.wait(key.clone(), QueuePriority::Change, after(time)).is_none());
+            if !sync.release(after(time)).is_empty() {
+                return assert_eq!(Duration::from_millis(time) + SETTLE, LONGEST_WAIT);
+            }
+        }
+    }
 
     #[test]
     fn only_the_read_fields_of_looked_up_objects_are_kept() {

@@ -162,6 +162,11 @@ impl Schedule {
         }
         loop {
             let key = self.queue.pop()?;
+            if self.inventory.waits(&key) {
+                // It changed since it was queued, and is queued again when what happened before has arrived.
+                self.queue.done(&key);
+                continue;
+            }
             let awaited = self.inventory.awaits_kinds(&self.policies.set, &key.kind);
             let lacking = self.inventory.lacks_kinds(&self.policies.set, &key.kind);
             if (ready.is_none() || awaited || lacking) && self.policies.dependencies(&key.kind).inventory {
