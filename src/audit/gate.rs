@@ -246,6 +246,11 @@ impl Gate {
         self.discovered.as_ref().is_none_or(|discovered| discovered.provisional)
     }
 
+    /// Whether kinds of which violations are recorded may only be missing for a while.
+    pub fn may_lack_former_kinds(&self) -> bool {
+        self.discovered.as_ref().is_none_or(|discovered| discovered.provisional || discovered.may_lack_former_kinds)
+    }
+
     /// Returns how many scopes are synced or given up on, and how many there are.
     pub fn progress(&self) -> (usize, usize) {
         (self.scopes.values().filter(|known| known.state != State::Syncing).count(), self.scopes.len())

@@ -166,6 +166,9 @@ pub struct Discovered {
     pub excluded: Vec<(Arc<Kind>, String)>,
     /// The server may have just started and not serve all its kinds yet: missing ones may appear in a later pass.
     pub provisional: bool,
+    /// Whether the same holds for kinds of which an earlier run recorded violations. A long run gives these as much time
+    /// as kinds that it has read itself.
+    pub may_lack_former_kinds: bool,
 }
 
 #[cfg(test)]

@@ -179,7 +179,9 @@ impl Informer {
 
     /// Starts to read new watch scopes, and ends those that are gone.
     async fn follow_discovery(&mut self, served: Served) {
-        let provisional = self.began.get_or_insert_with(Instant::now).elapsed() < SETTLED;
+        let age = self.began.get_or_insert_with(Instant::now).elapsed();
+        let provisional = age < SETTLED;
+        let may_lack_former_kinds = provisional || !self.shared.options.once && age < ABSENT;
         let mut wanted = BTreeSet::new();
         let mut excluded = Vec::new();
         for kind in &served.kinds {
@@ -226,7 +228,9 @@ impl Informer {
             self.rediscover(&[CONFIRM]);
         }
         let unserved = self.unserved(served);
-        self.shared.send(Change::Discovered(Discovered { unserved, excluded, provisional })).await;
+        self.shared
+            .send(Change::Discovered(Discovered { unserved, excluded, provisional, may_lack_former_kinds }))
+            .await;
     }
 
     /// Returns the stale group versions that may have audited kinds which are not followed. A version whose kinds are

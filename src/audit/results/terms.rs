@@ -87,7 +87,7 @@ impl Results {
     /// Resolves recorded violations of kinds that are no longer served, once discovery has confirmed that. Kinds of a server
     /// that does not answer may come back.
     pub(in crate::audit) fn recall_former_kinds(&mut self, objects: &WatchedObjects) {
-        if !objects.gate.is_open() || objects.gate.is_provisional() {
+        if !objects.gate.is_open() || objects.gate.may_lack_former_kinds() {
             return;
         }
         for recorded in self.recording.recorded.take_unless(|group, kind| objects.expects(group, kind)) {

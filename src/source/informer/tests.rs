@@ -54,6 +54,27 @@ async fn a_kind_whose_reader_panics_is_reported_and_read_again() {
     running.abort();
 }
 
+#[tokio::test(start_paused = true)]
+async fn kinds_of_an_earlier_run_may_be_missing_for_as_long_as_others() {
+    let believed_after = async |once| {
+        let (sender, mut changes) = mpsc::channel(100);
+        let options = ReadOptions { once, ..ReadOptions::once(Secrets::Redact) };
+        let mut informer = Informer::new(silent(), Selection::default(), options, sender);
+        let started = Instant::now();
+        loop {
+            informer.follow_discovery(pass(&[], &[])).await;
+            if let Some(Change::Discovered(discovered)) = changes.recv().await
+                && !discovered.may_lack_former_kinds
+            {
+                return started.elapsed();
+            }
+            sleep(Duration::from_secs(1)).await;
+        }
+    };
+    assert_eq!(believed_after(true).await, SETTLED);
+    assert_eq!(believed_after(false).await, ABSENT);
+}
+
 /// Returns a cluster that never answers.
 fn silent() -> Clients {
     let answer = |_: Request<Body>| std::future::pending::<Result<Response<Answer>, std::io::Error>>();

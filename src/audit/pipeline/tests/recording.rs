@@ -37,7 +37,7 @@ async fn transitions_before_a_term_are_reported_when_it_begins_unless_another_le
 }
 
 #[tokio::test]
-async fn kinds_missing_in_one_pass_of_discovery_are_kept_until_the_next() {
+async fn recorded_kinds_that_discovery_lacks_are_kept_until_it_is_believed() {
     let provisional = || Change::Discovered(Discovered { provisional: true, ..Discovered::default() });
     let recorded = || {
         let mut recorded = Recorded::default();
@@ -65,6 +65,7 @@ async fn kinds_missing_in_one_pass_of_discovery_are_kept_until_the_next() {
             live.term(begin).await;
         }
         live.send(provisional()).await;
+        live.send(Change::Discovered(Discovered { may_lack_former_kinds: true, ..Discovered::default() })).await;
         live.result().await;
         assert_eq!(reported(&live), [""; 0], "begins late: {begins_late}");
         live.send(Change::Appeared(late.clone())).await;
