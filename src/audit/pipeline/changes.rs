@@ -32,7 +32,6 @@ impl Pipeline {
             Change::Vanished(scope) => {
                 self.schedule.transitions.end_list(&scope);
                 self.agenda.add(Work::Forget(Box::new(self.objects.vanished(&scope))));
-                self.results.recall_former_kinds(&self.objects);
             }
             Change::Discovered(discovered) => {
                 self.objects.gate.discovered(discovered);
