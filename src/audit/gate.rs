@@ -219,8 +219,16 @@ impl Gate {
         })
     }
 
-    /// Returns why the exceptions in a namespace are not known: their kind is served, and has not been read yet.
+    /// Whether exceptions may exist although discovery lacks their kind.
+    pub fn may_lack_exceptions(&self) -> bool {
+        self.discovered.as_ref().is_some_and(|discovered| discovered.may_lack_exceptions)
+    }
+
+    /// Returns why the exceptions in a namespace are not known: their kind is served, or may be, and has not been read yet.
     pub fn exceptions_unread(&self, namespace: &str) -> Option<&'static str> {
+        if self.may_lack_exceptions() {
+            return Some(reason(State::Syncing));
+        }
         let covers = |scope: &WatchScope| scope.namespace.as_ref().is_none_or(|own| **own == *namespace);
         let mut unread =
             self.scopes.iter().filter(|(scope, known)| is_exception(&scope.kind) && covers(scope) && !known.joined);

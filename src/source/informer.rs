@@ -33,7 +33,7 @@ use self::{
     shared::{InformerShared, Note},
 };
 use crate::{
-    cluster::{client::Clients, error::describe},
+    cluster::{client::Clients, error::describe, identity::is_exception},
     judge::set::PolicySet,
     model::{coverage::State, object::Kind},
     source::{
@@ -182,6 +182,8 @@ impl Informer {
         let age = self.began.get_or_insert_with(Instant::now).elapsed();
         let provisional = age < SETTLED;
         let may_lack_former_kinds = provisional || !self.shared.options.once && age < ABSENT;
+        let may_lack_exceptions =
+            provisional && !self.shared.options.once && !served.kinds.iter().any(|kind| is_exception(kind));
         let mut wanted = BTreeSet::new();
         let mut excluded = Vec::new();
         for kind in &served.kinds {
@@ -229,7 +231,13 @@ impl Informer {
         }
         let unserved = self.unserved(served);
         self.shared
-            .send(Change::Discovered(Discovered { unserved, excluded, provisional, may_lack_former_kinds }))
+            .send(Change::Discovered(Discovered {
+                unserved,
+                excluded,
+                provisional,
+                may_lack_former_kinds,
+                may_lack_exceptions,
+            }))
             .await;
     }
 

@@ -34,8 +34,12 @@ impl Pipeline {
                 self.agenda.add(Work::Forget(Box::new(self.objects.vanished(&scope))));
             }
             Change::Discovered(discovered) => {
+                let lacked_exceptions = self.objects.gate.may_lack_exceptions();
                 self.objects.gate.discovered(discovered);
                 self.results.recall_former_kinds(&self.objects);
+                if lacked_exceptions && !self.objects.gate.may_lack_exceptions() {
+                    self.agenda.look_again(&self.objects, self.results.withheld(None));
+                }
             }
             Change::Listing(scope) => {
                 self.objects.listing(&scope, now);
@@ -142,7 +146,7 @@ impl Pipeline {
         if first && self.objects.gate.is_open() {
             self.admit(scope);
             if is_exception(&scope.kind) {
-                self.agenda.look_again(&self.objects, self.results.withheld(scope));
+                self.agenda.look_again(&self.objects, self.results.withheld(scope.namespace.as_ref()));
             }
         }
     }

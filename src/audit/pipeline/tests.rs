@@ -256,6 +256,11 @@ impl Live {
 
     /// The same, after a pass of discovery that may be incomplete.
     async fn sync_as(&self, objects: Vec<Object>, provisional: bool) {
+        self.sync_after(objects, Discovered { provisional, ..Discovered::default() }).await;
+    }
+
+    /// The same, after this pass of discovery.
+    async fn sync_after(&self, objects: Vec<Object>, discovered: Discovered) {
         for kind in KINDS {
             self.send(Change::Appeared(scope(kind))).await;
             self.send(Change::Listing(scope(kind))).await;
@@ -266,7 +271,7 @@ impl Live {
         for kind in KINDS {
             self.send(Change::Synced(scope(kind))).await;
         }
-        self.send(Change::Discovered(Discovered { provisional, ..Discovered::default() })).await;
+        self.send(Change::Discovered(discovered)).await;
     }
 
     async fn result(&self) -> AuditResult {

@@ -14,7 +14,6 @@ use crate::{
         object::ObjectKey,
         verdict::{Outcome, Verdict, is_withheld},
     },
-    source::change::WatchScope,
 };
 
 impl Results {
@@ -125,11 +124,12 @@ impl Results {
         has_errors && results.any(|known| is_withheld(known.finding.outcome, &known.finding.message))
     }
 
-    /// Returns the objects in a scope that have errors: some of their violations may have waited for exceptions to be read.
-    pub(in crate::audit) fn withheld(&self, scope: &WatchScope) -> BTreeSet<ObjectKey> {
-        let in_scope = |key: &ObjectKey| scope.namespace.is_none() || scope.namespace == key.namespace;
+    /// Returns the objects in a namespace, or in all, that have errors: some of their violations may have waited for
+    /// exceptions to be read.
+    pub(in crate::audit) fn withheld(&self, namespace: Option<&Arc<str>>) -> BTreeSet<ObjectKey> {
+        let is_in = |key: &ObjectKey| namespace.is_none() || namespace == key.namespace.as_ref();
         let undecided = self.ledger.objects().filter(|(key, object)| {
-            in_scope(key) && object.results.iter().any(|known| known.finding.outcome == Outcome::Error)
+            is_in(key) && object.results.iter().any(|known| known.finding.outcome == Outcome::Error)
         });
         undecided.map(|(key, _)| key.clone()).collect()
     }

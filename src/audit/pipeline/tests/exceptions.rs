@@ -313,3 +313,25 @@ async fn violations_that_may_be_excused_are_not_reported_before_exceptions_have_
         assert!(live.result().await.complete);
     }
 }
+
+#[tokio::test]
+async fn violations_that_may_be_excused_wait_until_discovery_finds_exceptions_or_is_believed() {
+    for exist in [true, false] {
+        let live = Live::start(load(&[("bad.rego", EXCUSABLE)]), SETTINGS);
+        let lacking = Discovered { provisional: true, may_lack_exceptions: true, ..Discovered::default() };
+        live.sync_after(vec![bad("n", "a"), bad("n", "b")], lacking).await;
+        until_outcomes(&live, &["a error", "b error"]).await;
+        assert_eq!(reported(&live), [""; 0]);
+        if exist {
+            live.send(Change::Appeared(exceptions())).await;
+        }
+        live.send(Change::Discovered(Discovered::default())).await;
+        if exist {
+            live.send(Change::Listing(exceptions())).await;
+            live.send(Change::Seen(exceptions(), exception_for(1, &json!({"names": ["a"]})))).await;
+            live.send(Change::Synced(exceptions())).await;
+        }
+        until_outcomes(&live, if exist { &["a skip", "b fail"] } else { &["a fail", "b fail"] }).await;
+        assert_eq!(reported(&live), if exist { &["+ b: bad"][..] } else { &["+ a: bad", "+ b: bad"] });
+    }
+}
