@@ -272,6 +272,7 @@ pub fn grant(server: &ApiServer, forbidden: &BTreeSet<usize>) {
         server,
         &json!({"apiVersion": api_version, "kind": "ClusterRoleBinding", "metadata": {"name": "kaudit"},
             "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": "kaudit"},
-            "subjects": [{"kind": "ServiceAccount", "namespace": HOME, "name": "kaudit"}]}),
+            "subjects": [{"kind": "ServiceAccount", "namespace": HOME, "name": "kaudit"},
+                {"kind": "ServiceAccount", "namespace": HOME, "name": "check"}]}),
     );
 }

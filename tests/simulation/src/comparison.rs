@@ -87,9 +87,18 @@ impl ListedObjects {
         })
     }
 
-    /// Whether an exception has an end.
-    pub fn has_ends_of_exceptions(&self) -> bool {
-        self.excused().any(|(_, end)| end.is_some())
+    /// Returns the policies and namespaces excused by teams without an end, as far as all these policies allow it.
+    pub fn excused_for_ever(&self, policies: &[Policy]) -> BTreeSet<(String, String)> {
+        let endless = self.excused().filter(|(_, end)| end.is_none()).map(|(excused, _)| excused);
+        let is_refused = |(excused, _): &(String, String)| {
+            policies.iter().any(|policy| policy.name() == *excused && !policy.is_excusable)
+        };
+        endless.filter(|excused| !is_refused(excused)).collect()
+    }
+
+    /// Returns the policies from which teams are excused until a date.
+    pub fn excused_until_a_date(&self) -> impl Iterator<Item = String> {
+        self.excused().filter(|(_, end)| end.is_some()).map(|((policy, _), _)| policy)
     }
 
     /// Returns the Audit objects of these names.

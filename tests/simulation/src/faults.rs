@@ -33,6 +33,9 @@ pub struct FaultRates {
     pub missing_group: Option<&'static str>,
 }
 
+/// How late a request arrives at most: a server does not begin one whose client has closed the connection long ago.
+const LATEST: Duration = Duration::from_secs(12);
+
 /// Groups that may be missing from a discovery.
 const GROUPS: [&str; 5] = ["apps", "example.com", "openreports.io", "kaudit.dev", "constraints.gatekeeper.sh"];
 
@@ -48,6 +51,8 @@ pub enum Outage {
     Events,
     /// Reports.
     Reports,
+    /// Writes of reports, but not their deletion, as while a quota is used up.
+    ReportWrites,
     /// `PolicyException` objects.
     Exceptions,
     /// Objects of a kind, an index of [`KINDS`].
@@ -55,10 +60,16 @@ pub enum Outage {
 }
 
 impl Outage {
+    /// Whether reports are outdated meanwhile.
+    pub const fn affects_reports(self) -> bool {
+        matches!(self, Self::Reports | Self::ReportWrites)
+    }
+
     fn concerns(self, request: &RequestInfo) -> bool {
         match self {
             Self::Events => request.resource == "events",
             Self::Reports => request.group == "openreports.io",
+            Self::ReportWrites => request.group == "openreports.io" && request.verb == "patch",
             Self::Exceptions => request.resource == "policyexceptions",
             Self::Kind(kind) => {
                 let group = KINDS[kind].api_version.split_once('/').map_or("", |(group, _)| group);
@@ -138,7 +149,7 @@ fn request_fault(random: &mut Rng) -> RequestFault {
     let time = Duration::from_millis(random.u64(..longest));
     let bytes = random.usize(..3_000);
     match random.u8(..10) {
-        0 => RequestFault::Delay(time),
+        0 => RequestFault::Delay(time.min(LATEST)),
         1 => RequestFault::DelayAnswer(time),
         2 => {
             let code = [429, 500, 502, 503, 504][random.usize(..5)];
@@ -158,8 +169,8 @@ fn request_fault(random: &mut Rng) -> RequestFault {
 #[derive(Debug, Clone, Default)]
 pub struct SharedFaults {
     rates: Arc<Mutex<(FaultRates, Option<Rng>)>>,
-    /// The group that is missing from the next discovery, regardless of the other faults.
-    missing: Arc<Mutex<Option<&'static str>>>,
+    /// The group that is missing from the next discoveries, and from how many of them, regardless of the other faults.
+    missing: Arc<Mutex<Option<(&'static str, u8)>>>,
 }
 
 impl SharedFaults {
@@ -169,9 +180,17 @@ impl SharedFaults {
         *self.rates.lock().unwrap_or_else(PoisonError::into_inner) = (rates, Some(random));
     }
 
-    /// Removes a group from the next discovery.
-    pub fn miss(&self, group: &'static str) {
-        *self.missing.lock().unwrap_or_else(PoisonError::into_inner) = Some(group);
+    /// Removes a group from the next `times` discoveries.
+    pub fn miss(&self, group: &'static str, times: u8) {
+        *self.missing.lock().unwrap_or_else(PoisonError::into_inner) = Some((group, times));
+    }
+
+    /// Returns the group that is missing from this discovery, if there is one.
+    fn next_missing(&self) -> Option<&'static str> {
+        let mut missing = self.missing.lock().unwrap_or_else(PoisonError::into_inner);
+        let (group, times) = missing.as_mut().filter(|(_, times)| *times > 0)?;
+        *times -= 1;
+        Some(group)
     }
 
     /// Whether there are no faults.
@@ -196,6 +215,8 @@ impl SharedFaults {
 pub struct ReplicaConnection {
     faults: SharedFaults,
     is_cut: AtomicBool,
+    /// How many milliseconds requests take at most without faults, and the random numbers for that.
+    latency: (u8, Mutex<Rng>),
 }
 
 impl fmt::Debug for ReplicaConnection {
@@ -205,9 +226,18 @@ impl fmt::Debug for ReplicaConnection {
 }
 
 impl ReplicaConnection {
-    /// Creates the connection of a starting replica.
-    pub fn new(faults: &SharedFaults) -> Arc<Self> {
-        Arc::new(Self { faults: faults.clone(), is_cut: AtomicBool::new(false) })
+    /// Creates the connection of a starting replica, whose requests take up to `latency` milliseconds; `seed` is that of
+    /// their random numbers.
+    pub fn new(faults: &SharedFaults, latency: u8, seed: u64) -> Arc<Self> {
+        let latency = (latency, Mutex::new(Rng::with_seed(seed)));
+        Arc::new(Self { faults: faults.clone(), is_cut: AtomicBool::new(false), latency })
+    }
+
+    /// Returns how long the next request takes; `None` if there is no latency.
+    fn next_latency(&self) -> Option<Duration> {
+        let (longest, random) = &self.latency;
+        let mut random = random.lock().unwrap_or_else(PoisonError::into_inner);
+        (*longest > 0).then(|| Duration::from_millis(random.u64(..=u64::from(*longest))))
     }
 
     /// Whether it is cut.
@@ -227,17 +257,22 @@ impl Faults for ReplicaConnection {
             return RequestFault::Hang;
         }
         let is_read = matches!(&*request.verb, "get" | "list" | "watch");
-        self.faults.decide(RequestFault::None, |rates, random| {
+        let fault = self.faults.decide(RequestFault::None, |rates, random| {
             let is_spared = rates.only_writes && is_read || rates.only.is_some_and(|only| !only.concerns(request));
             if is_spared { RequestFault::None } else { rates.fault(random) }
-        })
+        });
+        match (fault, self.next_latency()) {
+            (RequestFault::None, Some(latency)) if is_read => RequestFault::DelayAnswer(latency),
+            (RequestFault::None, Some(latency)) => RequestFault::Delay(latency),
+            (fault, _) => fault,
+        }
     }
 
     fn missing_groups(&self, request: &RequestInfo) -> Vec<String> {
         if request.path != "/apis" {
             return Vec::new();
         }
-        let missing = self.faults.missing.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let missing = self.faults.next_missing();
         let missing = missing.or_else(|| self.faults.decide(None, |rates, _| rates.missing_group.take()));
         missing.map(str::to_owned).into_iter().collect()
     }

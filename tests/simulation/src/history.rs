@@ -30,6 +30,10 @@ pub struct History {
     events: BTreeSet<String>,
     /// Violations that existed in each state since then, with their outcomes.
     lasting: Option<BTreeMap<ViolationKey, &'static str>>,
+    /// Policies and namespaces that were excused in each state since then.
+    excused: Option<BTreeSet<(String, String)>>,
+    /// Whether kaudit may have received changes of different kinds in another order since then.
+    is_disordered: bool,
 }
 
 impl History {
@@ -40,10 +44,16 @@ impl History {
         }
     }
 
-    /// Clears the states of objects when the first replica starts.
-    pub fn begin(&mut self, objects: ObjectsByName) {
+    /// Returns all policies that were in force.
+    pub fn policies(&self) -> &[Policy] {
+        &self.policies
+    }
+
+    /// Clears the states of objects, and what was excused, when the first replica starts.
+    pub fn begin(&mut self, objects: ObjectsByName, excused: BTreeSet<(String, String)>) {
         self.states.clear();
         self.clusters.clear();
+        self.excused = Some(excused);
         self.note_objects(objects);
     }
 
@@ -67,16 +77,31 @@ impl History {
         }
     }
 
+    /// Records the policies and namespaces that are excused now.
+    pub fn note_excused(&mut self, excused: BTreeSet<(String, String)>) {
+        match &mut self.excused {
+            Some(known) => known.retain(|one| excused.contains(one)),
+            None => self.excused = Some(excused),
+        }
+    }
+
+    /// Records that kaudit may receive changes of different kinds in another order than that in which they happen.
+    pub const fn note_disorder(&mut self) {
+        self.is_disordered = true;
+    }
+
     /// Records that violations of a policy may appear and disappear: a replica that starts while the policy is refused
     /// does not have it, and an exception may be read before it is no longer allowed.
     pub fn note_unsettled(&mut self, policy: &str) {
         let is_of = |about: &ViolationKey| about.rule.split('/').next() == Some(policy);
         self.lasting.iter_mut().for_each(|lasting| lasting.retain(|about, _| !is_of(about)));
+        self.excused.iter_mut().for_each(|excused| excused.retain(|(excused, _)| excused != policy));
     }
 
-    /// Records that violations may also appear and disappear with time.
-    pub fn note_passing_of_time(&mut self) {
-        self.lasting = Some(BTreeMap::new());
+    /// Records that violations of these policies may also appear and disappear with time.
+    pub fn note_passing_of_time(&mut self, policies: &BTreeSet<String>) {
+        let is_of = |about: &ViolationKey| about.rule.split('/').next().is_some_and(|own| policies.contains(own));
+        self.lasting.iter_mut().for_each(|lasting| lasting.retain(|about, _| !is_of(about)));
     }
 
     /// Returns kind, namespace and name of the objects that have had owners.
@@ -88,9 +113,9 @@ impl History {
             .collect()
     }
 
-    /// Checks after a successful comparison that no Event is about a state that never existed, and that the times at
-    /// which violations were first seen are unchanged. If nothing `has_changed` in the cluster since the last time,
-    /// there must be no new Event.
+    /// Checks after a successful comparison that no Event is about a state that never existed, or about a violation that
+    /// was excused, and that the times at which violations were first seen are unchanged. If nothing `has_changed` in
+    /// the cluster since the last time, there must be no new Event.
     ///
     /// # Errors
     ///
@@ -100,18 +125,15 @@ impl History {
         let is_later = |event: &&Announcement| !self.events.contains(&event.id);
         let later: Vec<&Announcement> = events.iter().filter(is_later).collect();
         for event in &later {
-            ensure!(
-                !event.is_new || self.was_possible(&event.about),
-                "an Event is about a violation that never existed: {event:?}"
-            );
             ensure!(has_changed, "nothing has changed, but there is a new Event: {event:?}");
             let was_open = self.lasting.as_ref().is_some_and(|lasting| lasting.contains_key(&event.about));
             ensure!(!was_open, "an Event is about a violation that was open all the time: {event:?}");
+            self.check_appearance(event)?;
         }
         for about in cluster.changes() {
             ensure!(self.change_was_possible(&about), "an Event is about a change that never happened: {about:?}");
         }
-        self.lasting = None;
+        (self.lasting, self.excused, self.is_disordered) = (None, None, false);
         let first_seen = comparison::first_seen(cluster);
         for (about, since) in &first_seen {
             let before = self.first_seen.get(about).filter(|_| !later.iter().any(|event| event.about == *about));
@@ -124,6 +146,22 @@ impl History {
         }
         self.first_seen = first_seen;
         self.events = events.into_iter().map(|event| event.id).collect();
+        Ok(())
+    }
+
+    /// Checks an Event about a new violation.
+    fn check_appearance(&self, event: &Announcement) -> anyhow::Result<()> {
+        let about = &event.about;
+        if !event.is_new {
+            return Ok(());
+        }
+        ensure!(self.was_possible(about), "an Event is about a violation that never existed: {event:?}");
+        let existed = self.is_disordered || self.existed(about);
+        ensure!(existed, "an Event is about a violation by objects that never existed together: {event:?}");
+        let policy = about.rule.split('/').next().unwrap_or_default().to_owned();
+        let was_excused =
+            self.excused.as_ref().is_some_and(|excused| excused.contains(&(policy, about.object.1.clone())));
+        ensure!(!was_excused, "an Event is about a violation that was excused all the time: {event:?}");
         Ok(())
     }
 
@@ -143,6 +181,21 @@ impl History {
         states.iter().enumerate().any(|(place, ((kind, ..), old))| {
             let mut later = states[place + 1..].iter();
             later.any(|(_, new)| policies().any(|one| one.may_report_change(*kind, [old, new], &about.message)))
+        })
+    }
+
+    /// Whether some policy can report this for some state of the whole cluster.
+    fn existed(&self, about: &ViolationKey) -> bool {
+        let (kind, namespace, name) = &about.object;
+        let Some(kind) = KINDS.iter().position(|known| known.kind == *kind) else { return false };
+        let key = (kind, namespace.clone(), name.clone());
+        let policies =
+            || self.policies.iter().filter(|policy| format!("{}/{}", policy.name(), policy.rule()) == about.rule);
+        let mut with_object = self.clusters.iter().filter_map(|cluster| Some((cluster, cluster.get(&key)?)));
+        with_object.any(|(cluster, object)| {
+            let together = std::slice::from_ref(cluster);
+            object["metadata"]["uid"] == *about.uid
+                && policies().any(|policy| policy.may_report((kind, namespace, name), object, together, &about.message))
         })
     }
 

@@ -2,6 +2,8 @@
 
 mod admission_policies;
 mod bus;
+mod sequences;
+mod troubles;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,7 +14,7 @@ use crate::{
     bus::BusFault,
     cluster::{Contents, KINDS, NAMESPACE, ObjectName, WIDGET},
     excuses::Excuse,
-    faults::{self, FaultRates, Outage},
+    faults::FaultRates,
     policies::{BoundObjects, Dialect, Policy, PolicyCondition, policy_name},
     replica::ReplicaSettings,
 };
@@ -50,8 +52,8 @@ pub enum RunStep {
     Reconnect(u8),
     /// Requests have these faults, until the next such step.
     SetFaults(FaultRates),
-    /// This group is missing from the next discovery.
-    MissGroup(&'static str),
+    /// This group is missing from so many of the next discoveries.
+    MissGroup(&'static str, u8),
     /// The bus fails.
     BreakBus(BusFault),
     /// The bus works again.
@@ -106,6 +108,26 @@ impl RunStep {
                 | Self::Compare
                 | Self::CompareRestarted(_)
                 | Self::CompareStopped
+        )
+    }
+
+    /// Whether kaudit may receive changes of different kinds in another order than that in which they happen.
+    pub const fn may_reorder(&self) -> bool {
+        matches!(
+            self,
+            Self::Disconnect(_)
+                | Self::Reconnect(_)
+                | Self::SetFaults(_)
+                | Self::MissGroup(..)
+                | Self::BeginOutage(_)
+                | Self::Forbid(_)
+                | Self::Allow(_)
+                | Self::RemoveWidgets
+                | Self::DefineWidgets(_)
+                | Self::Compact
+                | Self::ForgetWatchHistory
+                | Self::RestartServer
+                | Self::Freeze(_)
         )
     }
 
@@ -222,6 +244,8 @@ struct Generator {
     has_owners: bool,
     /// Whether policies are files, some of them in Kubescape's layout, which `ConfigMaps` do not support.
     has_library: bool,
+    /// The length of the text that follows the messages of policies, in bytes.
+    text_bytes: u16,
     /// Whether kaudit is sometimes disconnected for a while, so that it must relist missed changes.
     is_cut_off: bool,
     /// Whether responses for some resources are sometimes delayed or refused, also at the start.
@@ -253,17 +277,20 @@ pub fn steps(seed: u64) -> Vec<RunStep> {
     settings.in_cluster &= !has_library;
     settings.slow_events = others.u8(..6) == 0;
     let is_cut_off = others.u8(..4) == 0;
-    let (has_disturbances, misses_groups, is_patient) = (others.u8(..4) == 0, others.u8(..6) == 0, others.u8(..4) == 0);
-    let size = match others.u8(..12) {
-        0 | 1 => Size { waits: SHORT_WAITS, ..size },
+    let (has_disturbances, misses_groups, is_patient) = (others.u8(..3) == 0, others.u8(..4) == 0, others.u8(..4) == 0);
+    let (size, text_bytes) = match others.u8(..12) {
+        0 | 1 => (Size { waits: SHORT_WAITS, ..size }, 0),
         // Looked-up objects often do not exist.
-        2 => Size { objects: 5, steps: 4, ..size },
-        _ => size,
+        2 => (Size { objects: 5, steps: 4, ..size }, 0),
+        // The results of a namespace do not fit into one report.
+        3 | 4 => (Size { namespaces: size.namespaces.min(2), names: 12, objects: 60, ..size }, 3_500),
+        _ => (size, 0),
     };
     let has_transitions = others.u8(..6) == 0;
     let faults = random.u8(..3) > 0;
     let bus = BusDraws::new(seed);
     settings.mirrors = bus.has_bus();
+    settings.latency = if others.u8(..3) == 0 { others.u8(1..40) } else { 0 };
     // A shard does not read all owners, nor does a replica that excludes kinds.
     let has_owners = !settings.sharded && settings.excluded.is_none() && !settings.judged_kinds;
     let mut generator = Generator {
@@ -276,6 +303,7 @@ pub fn steps(seed: u64) -> Vec<RunStep> {
         settings,
         has_owners,
         has_library,
+        text_bytes,
         is_cut_off,
         has_disturbances: has_disturbances && faults,
         misses_groups: misses_groups && faults,
@@ -289,6 +317,9 @@ pub fn steps(seed: u64) -> Vec<RunStep> {
         .map(|_| ([generator.condition(), generator.condition()], generator.random.u8(..4) == 0))
         .collect();
     generator.draw_admission_conditions();
+    if text_bytes > 0 {
+        generator.conditions[0] = ([PolicyCondition::HasTeam, PolicyCondition::HasNoTeam], false);
+    }
     if has_transitions {
         generator.conditions[0] = ([PolicyCondition::NoiseStays, generator.conditions[0].0[1]], false);
     }
@@ -315,6 +346,7 @@ fn settings(random: &mut Rng, kinds: &[usize]) -> ReplicaSettings {
         slow_events: false,
         admission_policies: false,
         mirrors: false,
+        latency: 0,
     }
 }
 
@@ -332,6 +364,9 @@ impl Generator {
             steps.push(RunStep::Write(self.name(), self.contents()));
         }
         self.write_parameters(&mut steps);
+        for _ in 0..self.others.u8(1..4) {
+            self.excuse_for_ever(&mut steps);
+        }
         if self.random.u8(..10) == 0 {
             steps.push(RunStep::KeepWriting(self.name(), self.random.u32(200..5_000)));
         }
@@ -348,11 +383,10 @@ impl Generator {
                 let is_configured = matches!(step, RunStep::Configure(_));
                 steps.push(step);
                 if self.has_disturbances && self.others.u8(..4) == 0 {
-                    let rates = self.disturbance();
-                    steps.push(RunStep::SetFaults(rates));
+                    self.disturb(&mut steps);
                 }
                 if self.misses_groups && self.others.u8(..8) == 0 {
-                    steps.push(RunStep::MissGroup(faults::any_group(&mut self.others)));
+                    steps.push(self.miss_group());
                 }
                 if is_configured {
                     self.start(&mut steps);
@@ -369,6 +403,15 @@ impl Generator {
             if self.has_owners && self.random.u8(..6) == 0 {
                 self.roll_out(&mut steps);
             }
+            for _ in 0..self.others.u8(..4) {
+                self.change_related(&mut steps);
+            }
+            if self.others.u8(..4) == 0 {
+                self.replace_policies(&mut steps);
+            }
+            if self.others.bool() {
+                self.excuse_for_ever(&mut steps);
+            }
             if self.faults && self.is_cut_off {
                 self.cut_off(&mut steps);
             }
@@ -376,17 +419,17 @@ impl Generator {
                 self.outage(&mut steps);
             }
             if self.misses_groups && self.others.bool() {
-                steps.push(RunStep::MissGroup(faults::any_group(&mut self.others)));
+                steps.push(self.miss_group());
             }
             steps.push(RunStep::Compare);
         }
-        match self.random.u8(..4) {
+        match self.random.u8(..5) {
             0 => {
                 let is_disturbed = self.faults && self.others.bool();
                 let rates = if is_disturbed { self.disturbance() } else { FaultRates::default() };
                 steps.push(RunStep::CompareRestarted(rates));
             }
-            1 => {
+            1 | 2 => {
                 // By then, policies and earlier changes are loaded.
                 steps.push(RunStep::Wait(30_000));
                 let names: BTreeSet<ObjectName> = (0..self.random.usize(1..6)).map(|_| self.name()).collect();
@@ -409,96 +452,6 @@ impl Generator {
         steps
     }
 
-    /// Replaces an owner and its dependents, like a rollout of a Deployment with its `ReplicaSet` and Pods.
-    fn roll_out(&mut self, steps: &mut Vec<RunStep>) {
-        let (owners, parts) = (self.kind(), self.kind());
-        let (namespace, names) = (self.random.u8(..self.size.namespaces), self.size.names);
-        let contents = Contents { owner: None, ..self.contents() };
-        let (old, new) = (self.random.u8(..names), self.random.u8(..names));
-        for owner in [old, new] {
-            steps.push(RunStep::Write(ObjectName { kind: owners, namespace, name: owner }, contents));
-            for name in 0..names {
-                let controlled = Contents { owner: Some((owners, owner)), ..contents };
-                steps.push(RunStep::Write(ObjectName { kind: parts, namespace, name }, controlled));
-            }
-            steps.push(RunStep::Wait(self.random.u32(..20_000)));
-        }
-        steps.push(RunStep::Delete(ObjectName { kind: owners, namespace, name: old }));
-    }
-
-    /// Disconnects kaudit while objects change, and removes these changes from the server's history.
-    fn cut_off(&mut self, steps: &mut Vec<RunStep>) {
-        let replica = self.random.u8(..self.settings.replicas);
-        let is_alone = self.settings.replicas > 1 && self.random.bool();
-        steps.push(if is_alone {
-            RunStep::Disconnect(replica)
-        } else {
-            RunStep::SetFaults(FaultRates::cut_off(&mut self.random))
-        });
-        for _ in 0..self.random.usize(1..8) {
-            steps.push(match self.random.u8(..6) {
-                0..3 => RunStep::Delete(self.name()),
-                3 => RunStep::Recreate(self.name(), self.contents()),
-                _ => RunStep::Write(self.name(), self.contents()),
-            });
-            steps.push(RunStep::Wait(self.random.u32(..5_000)));
-        }
-        steps.push(match self.random.u8(..3) {
-            0 => RunStep::Compact,
-            1 => RunStep::ForgetWatchHistory,
-            _ => RunStep::RestartServer,
-        });
-        if is_alone {
-            // Longer or shorter than the duration of a Lease.
-            steps.push(RunStep::Wait(self.random.u32(..120_000)));
-            steps.push(RunStep::Reconnect(replica));
-        } else {
-            steps.push(RunStep::SetFaults(FaultRates::default()));
-        }
-    }
-
-    /// Returns faults that delay or refuse reads of some resources.
-    fn disturbance(&mut self) -> FaultRates {
-        let random = &mut self.others;
-        let what = match random.u8(..8) {
-            0 => Outage::Reports,
-            1 => Outage::Events,
-            2 | 3 => Outage::Exceptions,
-            _ => Outage::Kind(self.kinds[random.usize(..self.kinds.len())]),
-        };
-        let is_read = !matches!(what, Outage::Reports | Outage::Events);
-        if is_read && random.bool() { FaultRates::unreadable(what, random) } else { FaultRates::late(what, random) }
-    }
-
-    /// Adds an outage during changes of objects.
-    fn outage(&mut self, steps: &mut Vec<RunStep>) {
-        let what = match self.random.u8(..3) {
-            0 => Outage::Events,
-            1 => Outage::Reports,
-            // Coverage by owners depends on more than one kind.
-            _ if self.has_owners => return,
-            _ => Outage::Kind(self.kind()),
-        };
-        steps.push(RunStep::BeginOutage(FaultRates::outage(what, &mut self.random)));
-        for _ in 0..self.random.usize(1..6) {
-            steps.push(match self.random.u8(..10) {
-                0..5 => RunStep::Write(self.name(), self.contents()),
-                5..8 => RunStep::Delete(self.name()),
-                8 => RunStep::Recreate(self.name(), self.contents()),
-                _ => {
-                    let number = self.number();
-                    RunStep::SetPolicy(self.policy(number))
-                }
-            });
-            steps.push(RunStep::Wait(self.random.u32(..10_000)));
-        }
-        steps.push(RunStep::CompareOthers);
-        if self.random.u8(..3) == 0 {
-            // Pending writes are lost.
-            steps.push(RunStep::Kill(self.random.u8(..self.settings.replicas)));
-        }
-    }
-
     fn start(&self, steps: &mut Vec<RunStep>) {
         steps.extend((0..self.settings.replicas).map(RunStep::Start));
     }
@@ -506,8 +459,9 @@ impl Generator {
     /// Changes kaudit's settings in a way that does not change the expected results.
     fn configure(&mut self) -> RunStep {
         let other = settings(&mut self.random, &self.kinds);
-        let ReplicaSettings { sharded, excluded, judged_kinds, slow_events, admission_policies, mirrors, .. } =
-            self.settings;
+        let ReplicaSettings {
+            sharded, excluded, judged_kinds, slow_events, admission_policies, mirrors, latency, ..
+        } = self.settings;
         let replicas = if sharded { other.replicas.max(2) } else { other.replicas };
         let in_cluster = other.in_cluster && !self.has_library;
         self.settings = ReplicaSettings {
@@ -519,6 +473,7 @@ impl Generator {
             judged_kinds,
             slow_events,
             mirrors,
+            latency,
             ..other
         };
         RunStep::Configure(self.settings)
@@ -549,24 +504,10 @@ impl Generator {
     fn restart(&mut self) -> RunStep {
         let replica = self.random.u8(..self.settings.replicas);
         match self.random.u8(..10) {
-            0..3 => RunStep::Kill(replica),
-            3..6 => RunStep::Stop(replica),
+            // Without faults, everything is announced.
+            0..3 if self.faults => RunStep::Kill(replica),
+            0..6 => RunStep::Stop(replica),
             _ => RunStep::Start(replica),
-        }
-    }
-
-    /// Returns a step that does not change the expected results.
-    fn trouble(&mut self) -> RunStep {
-        match self.random.u8(..25) {
-            0..9 => RunStep::SetFaults(FaultRates::any(&mut self.random)),
-            9..11 => RunStep::Compact,
-            11..13 => RunStep::ForgetWatchHistory,
-            13..15 => RunStep::RestartServer,
-            15..17 => RunStep::Forbid(self.kind()),
-            17 => RunStep::Freeze(self.random.u32(..60_000)),
-            18 => RunStep::ChangeTimeOfDay(self.random.i32(-50..7_200)),
-            19 => RunStep::BreakPolicy(self.number()),
-            _ => self.restart(),
         }
     }
 
@@ -689,6 +630,7 @@ impl Generator {
             edition: self.random.u8(..3),
             // Kubescape rules cannot declare this.
             is_excusable: self.random.bool() && dialect != Dialect::Kubescape,
+            text_bytes: if dialect == Dialect::Cel { 0 } else { self.text_bytes },
             is_broken: false,
         };
         self.admission.note(&policy);

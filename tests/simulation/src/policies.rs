@@ -105,6 +105,8 @@ pub struct Policy {
     pub edition: u8,
     /// Whether teams may excuse its violations.
     pub is_excusable: bool,
+    /// The length of the text that follows each message, in bytes; 0 in [`Dialect::Cel`].
+    pub text_bytes: u16,
     /// Whether it is invalid.
     pub is_broken: bool,
 }
@@ -247,6 +249,10 @@ impl Policy {
         };
         let (body, rest) = self.condition.rego(self.dialect);
         let mut body = body.replace("OBJECT", self.object());
+        if self.text_bytes > 0 {
+            body = body.replace("msg :=", "short :=");
+            body = format!("{body}\tmsg := concat(\" \", [short, \"{}\"])\n", self.text());
+        }
         if self.dialect == Dialect::Kubescape {
             let status = if self.is_warning { "warning" } else { "failed" };
             body = format!(
@@ -260,6 +266,21 @@ impl Policy {
         };
         let end = if self.is_broken { "broken := \n" } else { "" };
         format!("package {package}\n{import}\n{head}\n{condition}{body}}}\n{rest}{end}")
+    }
+
+    /// Returns the text that follows each message.
+    fn text(&self) -> String {
+        "x".repeat(self.text_bytes.into())
+    }
+
+    /// Returns a message of its condition as it reports it.
+    fn message(&self, message: String) -> String {
+        if message.is_empty() || self.text_bytes == 0 { message } else { format!("{message} {}", self.text()) }
+    }
+
+    /// Whether its results depend on other objects.
+    pub fn looks_up(&self) -> bool {
+        self.condition.looks_up("any").is_some()
     }
 
     /// Returns the kinds that it applies to or looks up.
@@ -292,7 +313,7 @@ impl Policy {
             let is_excused =
                 excused.by_operators.contains(&here) || self.is_excusable && excused.by_teams.contains(&here);
             let reported = messages.into_iter().filter(|message| message.is_empty() || !is_excused);
-            findings.extend(reported.map(|message| self.finding(key, message)));
+            findings.extend(reported.map(|message| self.finding(key, self.message(message))));
         }
         findings
     }
@@ -337,8 +358,8 @@ impl Policy {
             let at = (Timestamp::UNIX_EPOCH, full_secrets);
             self.condition
                 .messages((kind, namespace, name), object, others, at)
-                .iter()
-                .any(|reported| reported == message)
+                .into_iter()
+                .any(|reported| self.message(reported) == message)
         })
     }
 
@@ -348,7 +369,7 @@ impl Policy {
         let reported = noise(old).zip(noise(new)).filter(|(old, new)| old != new);
         self.condition == PolicyCondition::NoiseStays
             && self.kinds.contains(&kind)
-            && reported.is_some_and(|(old, new)| message == format!("noise_{old} became noise_{new}"))
+            && reported.is_some_and(|(old, new)| message == self.message(format!("noise_{old} became noise_{new}")))
     }
 
     /// Returns the severity of its results, if it declares one.
@@ -371,7 +392,7 @@ impl PolicyCondition {
     }
 
     /// Returns the kind that its rule looks up for an object in a namespace, or in none.
-    fn looks_up(self, namespace: &str) -> Option<usize> {
+    pub fn looks_up(self, namespace: &str) -> Option<usize> {
         match self {
             Self::HasPartner(kind) | Self::HasRoom(kind) if KINDS[kind].namespaced && namespace.is_empty() => None,
             Self::HasPartner(kind) | Self::IsUnique(kind) | Self::HasRoom(kind) => Some(kind),

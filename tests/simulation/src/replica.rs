@@ -48,6 +48,8 @@ pub const STREAM: &str = "stream.ndjson";
 const POLICY_LABEL: &str = "policies";
 /// The user of kaudit.
 pub const USER: &str = "system:serviceaccount:kaudit:kaudit";
+/// The user of single checks, with the same rights.
+pub const CHECKER: &str = "system:serviceaccount:kaudit:check";
 /// How long a stopping run may take to write.
 const STOPPING: Duration = Duration::from_secs(10);
 /// How long it may then take to release its Lease, and to end.
@@ -79,6 +81,8 @@ pub struct ReplicaSettings {
     pub slow_events: bool,
     /// Whether the results are mirrored into a bucket of the bus.
     pub mirrors: bool,
+    /// How many milliseconds requests take at most.
+    pub latency: u8,
 }
 
 impl Default for ReplicaSettings {
@@ -95,6 +99,7 @@ impl Default for ReplicaSettings {
             share_verdicts: true,
             slow_events: false,
             mirrors: false,
+            latency: 0,
         }
     }
 }
@@ -196,7 +201,9 @@ impl Replica {
         settings: &ReplicaSettings,
         number: u8,
     ) -> anyhow::Result<Self> {
-        let (connection, stop) = (ReplicaConnection::new(faults), CancellationToken::new());
+        // Differs between replicas, and is the same when a run is repeated.
+        let seed = u64::try_from(server.requests().len())? + u64::from(number);
+        let (connection, stop) = (ReplicaConnection::new(faults, settings.latency, seed), CancellationToken::new());
         let mut arguments = settings.long_arguments(number);
         arguments.push(format!("-o=ndjson={STREAM}"));
         let folder = tempfile::tempdir_in(".")?;

@@ -22,10 +22,13 @@ use tokio::{
 use crate::{
     bus::Bus,
     cluster::{self, HOME, NAMESPACE, ObjectName},
+    comparison::{ListedObjects, ViolationKey},
+    excuses::Excuse,
     faults::SharedFaults,
     history::History,
     machine,
     plan::RunStep,
+    policies::{Policy, PolicyCondition},
     policy_files::PolicyFiles,
     replica::{self, Replica, ReplicaSettings},
     server::{ApiServer, JournalEntry},
@@ -75,7 +78,7 @@ pub fn run(seed: u64, steps: &[RunStep]) -> Report {
 /// happen meanwhile.
 fn slowness(seed: u64) -> fn() -> Duration {
     match seed % 9 {
-        3 => || Duration::from_millis(if fastrand::bool() { fastrand::u64(..3_000) } else { 0 }),
+        3 | 5 => || Duration::from_millis(if fastrand::bool() { fastrand::u64(..3_000) } else { 0 }),
         0 | 6 => || Duration::from_millis(if fastrand::u8(..8) == 0 { fastrand::u64(..500) } else { 0 }),
         _ => || Duration::ZERO,
     }
@@ -98,12 +101,14 @@ async fn execute(steps: &[RunStep], report: &mut Report) -> anyhow::Result<()> {
         forbidden: BTreeSet::new(),
         has_started: false,
         kills: 0,
+        settled_kills: 0,
         had_faults: false,
         lost_leases: 0,
         disturbed: Duration::ZERO,
         was_forbidden: false,
         gone_namespaces: BTreeSet::new(),
         writers: Vec::new(),
+        reported: BTreeSet::new(),
         has_changed: false,
         history: History::default(),
     };
@@ -158,6 +163,8 @@ struct RunState {
     /// Whether a replica has run.
     has_started: bool,
     kills: usize,
+    /// How many of them there had been at the last comparison.
+    settled_kills: usize,
     /// Whether there were faults since the last comparison.
     had_faults: bool,
     /// How often a replica may not have sent or recorded all its results: killed, without its Lease, or stopped during
@@ -171,6 +178,8 @@ struct RunState {
     gone_namespaces: BTreeSet<String>,
     /// The continuous writers.
     writers: Vec<AbortHandle>,
+    /// The violations that were in reports when the last outage began, and have been open since.
+    reported: BTreeSet<ViolationKey>,
     /// Whether objects, policies, exceptions or settings have changed since the last comparison.
     has_changed: bool,
     history: History,
@@ -181,6 +190,9 @@ impl RunState {
         if !step.is_calm() {
             self.disturbed = machine::elapsed();
         }
+        if step.may_reorder() {
+            self.history.note_disorder();
+        }
         self.lost_leases +=
             usize::from(matches!(step, RunStep::Kill(_)) || self.settings.elects() && step.may_lose_lease());
         if let RunStep::Delete(name) | RunStep::Recreate(name, _) = step
@@ -189,12 +201,19 @@ impl RunState {
             self.gone_namespaces.insert(name.with_at(|at| at.3.to_owned()));
         }
         self.execute(step).await?;
-        cluster::settle(&self.server);
+        self.has_changed |= step.changes_findings();
         if step.changes_findings() {
-            self.has_changed = true;
             self.note_state();
         }
+        self.settle();
         Ok(())
+    }
+
+    /// Runs the controllers until they have nothing to do.
+    fn settle(&mut self) {
+        while self.server.tick() {
+            self.note_state();
+        }
     }
 
     async fn execute(&mut self, step: &RunStep) -> anyhow::Result<()> {
@@ -206,6 +225,7 @@ impl RunState {
             }
             RunStep::Recreate(name, contents) => {
                 let _deleted = name.with_at(|at| self.server.delete(at, &Value::Null));
+                self.note_state();
                 name.write(&self.server, contents);
             }
             RunStep::SetPolicy(policy) => {
@@ -286,8 +306,8 @@ impl RunState {
             }
             RunStep::BreakBus(fault) => self.bus.fail(*fault),
             RunStep::RestoreBus => self.bus.restore(),
-            RunStep::MissGroup(group) => {
-                self.faults.miss(group);
+            RunStep::MissGroup(group, times) => {
+                self.faults.miss(group, *times);
                 self.had_faults = true;
             }
             RunStep::TakeLeases => self.take_leases().await?,
@@ -321,18 +341,34 @@ impl RunState {
     /// Records the objects and their violations.
     fn note_state(&mut self) {
         let (cluster, expected) = self.expected();
-        self.history.note_violations(expected.violations(&cluster));
+        let violations = expected.violations(&cluster);
+        self.reported.retain(|about| violations.contains_key(about));
+        self.history.note_violations(violations);
         self.history.note_objects(cluster.audited());
-        if self.depend_on_time() {
-            self.history.note_passing_of_time();
-        }
+        self.history.note_excused(self.excused_for_ever(&cluster));
+        self.history.note_passing_of_time(&self.policies_with_dates(&cluster));
+    }
+
+    /// Returns the names of the policies whose results change with time.
+    fn policies_with_dates(&self, cluster: &ListedObjects) -> BTreeSet<String> {
+        let read = self.files.policies.values().filter(|policy| policy.condition == PolicyCondition::IsValid);
+        let by_operators = self.files.excused.iter().filter(|excuse| excuse.expires.is_some());
+        let by_operators = by_operators.map(|excuse| excuse.policy.clone());
+        read.map(Policy::name).chain(by_operators).chain(cluster.excused_until_a_date()).collect()
+    }
+
+    /// Returns the policies and namespaces that are excused without an end.
+    fn excused_for_ever(&self, cluster: &ListedObjects) -> BTreeSet<(String, String)> {
+        let by_operators = self.files.excused.iter().filter(|excuse| excuse.expires.is_none()).map(Excuse::key);
+        cluster.excused_for_ever(self.history.policies()).into_iter().chain(by_operators).collect()
     }
 
     fn start(&mut self, number: u8) -> anyhow::Result<()> {
         let runs = self.replicas.get(&number).is_some_and(|replica| !replica.has_ended());
         if !runs && !self.files.policies.is_empty() && number < self.settings.replicas {
             if !std::mem::replace(&mut self.has_started, true) {
-                self.history.begin(self.list().audited());
+                let cluster = self.list();
+                self.history.begin(cluster.audited(), self.excused_for_ever(&cluster));
             }
             self.replicas
                 .insert(number, Replica::start(&self.server, &self.faults, &self.bus, &self.settings, number)?);
@@ -350,7 +386,7 @@ impl RunState {
     /// Stops a replica, which must succeed without faults.
     async fn stop(&mut self, replica: Replica) -> anyhow::Result<()> {
         // Its announcements may not have been recorded.
-        self.lost_leases += usize::from(self.had_faults);
+        self.lost_leases += usize::from(self.had_faults || self.settings.slow_events);
         // A replica that could not start because of faults has already ended.
         if replica.has_ended() && self.had_faults {
             return Ok(());

@@ -135,7 +135,7 @@ impl Generator {
         }
         let random = &mut self.admission.random;
         match random.u8(..12) {
-            0 if self.faults => steps.push(RunStep::MissGroup(GROUP)),
+            0 if self.faults => steps.push(RunStep::MissGroup(GROUP, 1)),
             _ if is_only_trouble => return,
             1 | 2 => {
                 let namespace = ObjectName { kind: NAMESPACE, namespace: 0, name: random.u8(..self.size.namespaces) };

@@ -13,12 +13,12 @@ use tokio::time::sleep;
 use super::RunState;
 use crate::{
     cluster::{self, AuditedKind, CONFIG_MAP, KINDS},
-    comparison::{Announcement, ExpectedFindings, ListedObjects},
+    comparison::{self, Announcement, ExpectedFindings, ListedObjects},
     excuses::EXCEPTIONS,
     faults::{FaultRates, Outage},
     machine,
-    policies::{Policy, PolicyCondition},
-    replica::{self, NOTIFIED, STREAM, USER},
+    policies::Policy,
+    replica::{self, CHECKER, NOTIFIED, STREAM},
     server::{ADMIN, JournalEntry},
 };
 
@@ -41,7 +41,9 @@ const CALM: Duration = Duration::from_mins(3);
 /// How long a replica takes at most to give up starting.
 const GIVING_UP: Duration = Duration::from_mins(2);
 /// How long it takes until counts are written, also by a new leader.
-const SETTLED: Duration = Duration::from_mins(1);
+const SETTLED: Duration = Duration::from_secs(80);
+/// How long it takes until a report with a former time is written again.
+const CORRECTED: Duration = Duration::from_secs(20);
 /// How long nothing may be written afterwards.
 const QUIET: Duration = Duration::from_mins(2);
 /// How long it may take to notice that a date has passed: rules that read the clock are evaluated every 30 seconds.
@@ -61,6 +63,11 @@ impl RunState {
         }
         let is_calm = machine::elapsed() > self.disturbed + CALM;
         self.converge(if is_calm { PROMPT } else { PATIENCE }).await?;
+        if std::mem::replace(&mut self.settled_kills, self.kills) < self.kills {
+            // The reports of a killed replica may have right results with former times.
+            sleep(CORRECTED).await;
+            self.converge(PROMPT).await.context("after times were corrected")?;
+        }
         let cluster = self.list();
         let has_changed = std::mem::take(&mut self.has_changed) || self.depend_on_time();
         self.history.check(&cluster, has_changed)?;
@@ -114,8 +121,15 @@ impl RunState {
             return Ok(());
         }
         let before = self.expected().1;
-        let outcome = replica::once(&self.server, &self.settings, USER).await;
-        ExpectedFindings::compare_part([&before, &self.expected().1], outcome)
+        let sent = self.server.requests().len();
+        let outcome = replica::once(&self.server, &self.settings, CHECKER).await;
+        ExpectedFindings::compare_part([&before, &self.expected().1], outcome)?;
+        let mut refused = BTreeSet::new();
+        for JournalEntry { request, code, .. } in self.server.requests().split_off(sent) {
+            let is_again = request.user == CHECKER && code == 403 && !refused.insert(request.path.clone());
+            ensure!(!is_again, "it requests {} again, which was refused", request.path);
+        }
+        Ok(())
     }
 
     /// Starts an outage of some resources after convergence.
@@ -124,8 +138,17 @@ impl RunState {
             self.end_faults().await?;
             self.converge(PATIENCE).await.context("before the outage")?;
         }
+        self.reported = comparison::first_seen(&self.list()).into_keys().collect();
         self.faults.set(rates.clone());
         self.had_faults = true;
+        Ok(())
+    }
+
+    /// Fails if a violation that was in reports before an outage, and has been open since, is no longer in them.
+    fn reports_are_kept(&self, cluster: &ListedObjects) -> anyhow::Result<()> {
+        let reported = comparison::first_seen(cluster);
+        let missing = self.reported.iter().find(|about| !reported.contains_key(about));
+        ensure!(missing.is_none(), "reports: {missing:?} was in them before they could not be written");
         Ok(())
     }
 
@@ -157,7 +180,7 @@ impl RunState {
             }
             sleep(pause).await;
             patience -= pause;
-            cluster::settle(&self.server);
+            self.settle();
         }
         Ok(())
     }
@@ -180,6 +203,8 @@ impl RunState {
         self.faults.set(FaultRates::default());
         let is_disturbed = *rates != FaultRates::default();
         if is_disturbed {
+            self.history.note_disorder();
+            self.disturbed = machine::elapsed();
             self.restart_failed().await?;
         }
         self.converge(if is_disturbed { PATIENCE } else { REEVALUATION }).await.context("after a restart")?;
@@ -287,10 +312,9 @@ impl RunState {
         self.only_heartbeats(mirrored, QUIET)
     }
 
-    pub(super) fn depend_on_time(&self) -> bool {
-        self.files.policies.values().any(|policy| policy.condition == PolicyCondition::IsValid)
-            || self.files.excused.iter().any(|excuse| excuse.expires.is_some())
-            || self.list().has_ends_of_exceptions()
+    /// Whether results change with time.
+    fn depend_on_time(&self) -> bool {
+        !self.policies_with_dates(&self.list()).is_empty()
     }
 
     /// Returns all stored objects, without those that replicas renew, and those of others that may change.
@@ -338,7 +362,10 @@ impl RunState {
         let (cluster, expected) = self.expected();
         match outage {
             Outage::Events => expected.compare_reports(&cluster)?,
-            Outage::Reports => self.compare_events(&cluster, &expected)?,
+            Outage::Reports | Outage::ReportWrites => {
+                self.reports_are_kept(&cluster)?;
+                self.compare_events(&cluster, &expected)?;
+            }
             Outage::Exceptions => {}
             Outage::Kind(kind) => {
                 let policies = self.files.policies.values().filter(|policy| policy.concerns().any(|own| own == kind));
@@ -347,7 +374,7 @@ impl RunState {
             }
         }
         self.compare_served(&expected).await?;
-        self.compare_bucket(&cluster, &expected, outage != Outage::Reports).await?;
+        self.compare_bucket(&cluster, &expected, !outage.affects_reports()).await?;
         self.compare_receivers(&cluster, &expected)
     }
 
