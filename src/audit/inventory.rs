@@ -251,12 +251,12 @@ impl InventorySync {
         let mut released = Vec::with_capacity(settled);
         for waiting in self.waiting.drain(..settled).collect::<Vec<_>>() {
             let last = self.waiting_keys.get(&waiting.key).copied().filter(|last| *last > by);
-            match last.filter(|last| last.duration_since(waiting.queued.since) < LONGEST_WAIT) {
-                Some(last) => self.waiting.push_back(Waiting { settled: last, ..waiting }),
-                None => {
-                    self.waiting_keys.remove(&waiting.key);
-                    released.push(waiting);
-                }
+            let last = last.filter(|last| last.duration_since(waiting.queued.since) < LONGEST_WAIT);
+            if let Some(last) = last {
+                self.waiting.push_back(Waiting { settled: last, ..waiting });
+            } else {
+                self.waiting_keys.remove(&waiting.key);
+                released.push(waiting);
             }
         }
         released
