@@ -63,7 +63,7 @@ impl Generator {
     /// Changes an object that another one depends on, and soon afterwards that one, as when an application is installed.
     /// The order is such that no policy is violated in between.
     pub(super) fn change_related(&mut self, steps: &mut Vec<RunStep>) {
-        let looking_up = policies(steps).into_values().filter(|policy| policy.looks_up());
+        let looking_up = policies(steps).into_values().filter(Policy::looks_up);
         let looking_up: Vec<Policy> = looking_up.collect();
         if looking_up.is_empty() {
             return;
