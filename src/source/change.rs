@@ -169,7 +169,8 @@ pub struct Discovered {
     /// Whether the same holds for kinds of which an earlier run recorded violations. A long run gives these as much time
     /// as kinds that it has read itself.
     pub may_lack_former_kinds: bool,
-    /// Whether the same holds for the kind of exceptions. A single check does not wait for another pass.
+    /// Whether the same holds for the kind of exceptions, if the cluster should have it. A single check does not wait for
+    /// another pass.
     pub may_lack_exceptions: bool,
 }
 

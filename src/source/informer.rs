@@ -182,8 +182,9 @@ impl Informer {
         let age = self.began.get_or_insert_with(Instant::now).elapsed();
         let provisional = age < SETTLED;
         let may_lack_former_kinds = provisional || !self.shared.options.once && age < ABSENT;
-        let may_lack_exceptions =
-            provisional && !self.shared.options.once && !served.kinds.iter().any(|kind| is_exception(kind));
+        let may_lack_exceptions = provisional
+            && self.shared.options.expects_exceptions
+            && !served.kinds.iter().any(|kind| is_exception(kind));
         let mut wanted = BTreeSet::new();
         let mut excluded = Vec::new();
         for kind in &served.kinds {

@@ -114,7 +114,8 @@ pub(super) async fn run(
     helpers.spawn(reloader.run(commands));
     let selection = check.scope.selection(Some(&rules.policies));
     wiring.select(&selection);
-    helpers.spawn(Informer::new(clients.clone(), selection, read_options(check, &wiring), changes).run(served));
+    helpers
+        .spawn(Informer::new(clients.clone(), selection, read_options(check, &clients, &wiring), changes).run(served));
     // In a task of its own: long work of the pipeline must not delay the renewal of the Lease.
     let settings = wiring::settings(check, &rules.policies);
     let evaluating = tokio::spawn(span.enter(|| wiring.judge(settings, false, rules)));
@@ -149,10 +150,12 @@ fn page_sources(
 }
 
 /// Returns how the informer reads objects.
-fn read_options(check: &CheckArgs, wiring: &Wiring) -> ReadOptions {
+fn read_options(check: &CheckArgs, clients: &Clients, wiring: &Wiring) -> ReadOptions {
     ReadOptions {
         secrets: check.source.manifests.secrets,
         once: false,
+        // A run that writes their status needs the kind.
+        expects_exceptions: check.records(RecordTarget::Status, clients.is_in_pod()),
         confirms: false,
         label_selector: None,
         packing: wiring.packing(),

@@ -22,6 +22,8 @@ pub struct ReadOptions {
     pub secrets: Secrets,
     /// Whether to end after each kind's first list.
     pub once: bool,
+    /// Whether the cluster should have the kind of exceptions, so that discovery may only lack it for a moment.
+    pub expects_exceptions: bool,
     /// With `once`, whether discovery is repeated some seconds later, to confirm which kinds are gone.
     pub confirms: bool,
     /// Reads only objects whose labels match; `None` reads all.
@@ -40,6 +42,7 @@ impl ReadOptions {
         Self {
             secrets,
             once: true,
+            expects_exceptions: false,
             confirms: false,
             label_selector: None,
             packing: Packing::default(),
