@@ -15,7 +15,10 @@ use tracing::{info, warn};
 use super::lines;
 use crate::{
     audit::{command::Command, history::History},
-    cli::{check::CheckArgs, cluster::UiAuth},
+    cli::{
+        check::CheckArgs,
+        cluster::{RecordTarget, UiAuth},
+    },
     cluster::{
         client::Clients,
         lease::{self, Candidate, ClusterStore, Times},
