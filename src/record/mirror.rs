@@ -48,7 +48,7 @@ pub(super) async fn run(
             info!(cluster = &*settings.cluster, "Mirroring into the bucket of the fleet");
             health.send_replace(Health::default());
             let ended = session.run().await;
-            past.replaced = session.replaced();
+            past.rival = session.rival();
             ended
         };
         // Without a pipeline there is nothing to mirror: a server that does not answer must not delay the end.

@@ -43,6 +43,8 @@ const REST: (Duration, u32) = (Duration::from_millis(100), 4);
 const LONGEST_REST: Duration = Duration::from_secs(5);
 /// How often the result is read although no violation is new or resolved.
 const COUNTS_EVERY: Duration = Duration::from_secs(10);
+/// Two heartbeats that are replaced within this time are the work of a kaudit that runs.
+const RIVAL: Duration = Duration::from_mins(5);
 /// How long resolved violations are kept, and at most how many keys of them.
 const ENDED_KEPT: Duration = Duration::from_hours(7 * 24);
 const MOST_ENDED: usize = 500;
@@ -52,8 +54,25 @@ const MOST_ENDED: usize = 500;
 pub(super) struct PastSessions {
     /// How many failed in a row.
     pub(super) failures: u32,
-    /// How many ended in a row because another kaudit had replaced the heartbeat.
-    pub(super) replaced: u32,
+    /// How another kaudit replaced heartbeats.
+    pub(super) rival: Rival,
+}
+
+/// What is known of another kaudit with the same identity.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Rival {
+    /// When it last replaced a heartbeat.
+    seen: Option<Instant>,
+    /// Whether it has replaced another one shortly before.
+    is_certain: bool,
+}
+
+impl Rival {
+    /// Notes that it has replaced a heartbeat. A former leader may do that once.
+    fn replaced(&mut self) {
+        self.is_certain = self.seen.is_some_and(|seen| seen.elapsed() < RIVAL);
+        self.seen = Some(Instant::now());
+    }
 }
 
 /// A connection to the bucket.
@@ -70,10 +89,7 @@ pub(super) struct MirrorSession<'s> {
     steady_state: Option<(Digest, Instant)>,
     /// The sequence of the heartbeat; 0 if there is none.
     heartbeat: u64,
-    /// Whether this session wrote it.
-    is_own_heartbeat: bool,
-    /// How many sessions in a row ended because another kaudit had replaced the heartbeat.
-    replaced: u32,
+    rival: Rival,
     next_heartbeat: Instant,
     /// Whether the bucket was read again: a leader before this one may have written after the first time.
     is_verified: bool,
@@ -90,8 +106,7 @@ impl<'s> MirrorSession<'s> {
     /// Connects, claims the bucket and reads it. After a session that failed, the first heartbeat is written after the
     /// results: as long as those cannot be written, the cluster must not look live.
     ///
-    /// A former leader may replace one heartbeat. Who replaces two is another kaudit with the same identity, to which the
-    /// bucket is left as long as it writes heartbeats.
+    /// To another kaudit with the same identity the bucket is left as long as that writes heartbeats.
     ///
     /// # Errors
     /// Why that is not possible.
@@ -114,8 +129,7 @@ impl<'s> MirrorSession<'s> {
             written: BTreeMap::new(),
             steady_state: None,
             heartbeat: 0,
-            is_own_heartbeat: false,
-            replaced: past.replaced,
+            rival: past.rival,
             next_heartbeat: now,
             is_verified: false,
             ended: VecDeque::new(),
@@ -175,12 +189,12 @@ impl<'s> MirrorSession<'s> {
     /// Reads what the bucket has.
     async fn read(&mut self) -> Result<(), String> {
         let values = self.bucket.values().await?;
-        let is_contested = self.replaced > 1;
-        claim::claim(self.settings, &self.identity, &*self.bucket, &values, is_contested).await?;
+        claim::claim(self.settings, &self.identity, &*self.bucket, &values, self.rival.is_certain).await?;
+        self.rival.is_certain = false;
         self.written.clear();
         self.ended.clear();
         self.former.clear();
-        (self.steady_state, self.heartbeat, self.is_own_heartbeat) = (None, 0, false);
+        (self.steady_state, self.heartbeat) = (None, 0);
         for (text, kept) in values {
             let Some(key) = BucketKey::parse(&text) else { continue };
             if key.shard != self.settings.shard {
@@ -220,14 +234,10 @@ impl<'s> MirrorSession<'s> {
         let key = self.key(BucketItem::Heartbeat);
         let write = BucketWrite { replaces: Some(self.heartbeat), ..BucketWrite::put(key, packed::json(&heartbeat)?) };
         let written = self.bucket.write(&[write]).await;
-        match &written {
-            Err(WriteError::Replaced) => self.replaced += 1,
-            // No one has replaced the one before.
-            Ok(_) if self.is_own_heartbeat => self.replaced = 0,
-            _ => {}
+        if matches!(written, Err(WriteError::Replaced)) {
+            self.rival.replaced();
         }
         self.heartbeat = self.counted(written, 1)?.last().copied().unwrap_or_default();
-        self.is_own_heartbeat = true;
         self.next_heartbeat = Instant::now() + HEARTBEAT;
         for (shard, keys) in std::mem::take(&mut self.former) {
             let heartbeat = BucketKey { shard, item: BucketItem::Heartbeat };
@@ -310,9 +320,9 @@ impl<'s> MirrorSession<'s> {
         results.collect()
     }
 
-    /// Returns how many sessions in a row ended because another kaudit had replaced the heartbeat.
-    pub(super) fn replaced(&self) -> u32 {
-        self.replaced
+    /// Returns what is known of another kaudit with the same identity.
+    pub(super) fn rival(&self) -> Rival {
+        self.rival
     }
 
     async fn write(&self, writes: Vec<BucketWrite>) -> Result<Vec<u64>, String> {
