@@ -23,7 +23,8 @@ use crate::cluster::error::reasons;
 
 /// The name of the connection, which servers show.
 const CLIENT_NAME: &str = "kaudit";
-/// How often a client connects again before it gives up; all who use it make a new one then, with the secrets as they are.
+/// How often a client tries to connect again before it gives up. Its users then make a new one, which reads the secrets
+/// again.
 const RECONNECTS: usize = 8;
 /// The most messages that wait inside the client.
 const CLIENT_CAPACITY: usize = 256;
@@ -174,8 +175,8 @@ impl NatsConnection {
     }
 }
 
-/// Returns the causes of an error of `JetStream` in one line. Where `JetStream` is not enabled, no one answers a request, of which
-/// the crate says only that a resource does not exist.
+/// Returns the causes of an error of `JetStream` in one line, and says so if `JetStream` is not enabled: the client only
+/// reports then that a resource does not exist.
 pub(crate) fn jetstream_reasons(error: &(dyn Error + 'static)) -> String {
     let no_one_answers = successors(Some(error), |error| (*error).source()).any(|cause| {
         cause.downcast_ref::<RequestError>().is_some_and(|error| error.kind() == RequestErrorKind::NoResponders)

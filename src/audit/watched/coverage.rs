@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use super::WatchedObjects;
 use crate::{
-    cluster::identity::{OWN_GROUP, is_exception},
+    cluster::identity::is_exception,
     model::{
         coverage::{Coverage, FOR_LOOKUPS, State, UNNEEDED},
         object::{Kind, Object},
@@ -71,7 +71,7 @@ impl WatchedObjects {
             return Some(format!("no object was found in {them} {}", empty.join(", ")));
         }
         // Exceptions are read for themselves, whatever is in scope.
-        let mut joined = self.gate.joined().filter(|scope| !scope.kind.is(OWN_GROUP, "PolicyException"));
+        let mut joined = self.gate.joined().filter(|scope| !is_exception(&scope.kind));
         let nothing = joined.all(|scope| self.cache.len(scope) == 0);
         (nothing && namespaces.is_empty()).then(|| "no object was found".to_owned())
     }

@@ -35,7 +35,7 @@ pub(super) async fn run(fleet: &FleetArgs, view: watch::Receiver<Arc<FleetView>>
     Ok(0)
 }
 
-/// Logs each new problem with NATS or a bucket, and its end.
+/// Logs each new problem with NATS or a bucket, and when NATS answers again.
 async fn log_problems(mut view: watch::Receiver<Arc<FleetView>>) {
     let (mut known, mut of_buckets) = (String::new(), BTreeMap::<Arc<str>, String>::new());
     while view.changed().await.is_ok() {

@@ -54,7 +54,6 @@ const MOST_ENDED: usize = 500;
 pub(super) struct PastSessions {
     /// How many failed in a row.
     pub(super) failures: u32,
-    /// How another kaudit replaced heartbeats.
     pub(super) rival: Rival,
 }
 
@@ -63,7 +62,7 @@ pub(super) struct PastSessions {
 pub(super) struct Rival {
     /// When it last replaced a heartbeat.
     seen: Option<Instant>,
-    /// Whether it has replaced another one shortly before.
+    /// Whether it replaced another one within [`RIVAL`] before that, so that it must be running.
     is_certain: bool,
 }
 
