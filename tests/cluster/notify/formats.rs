@@ -33,6 +33,14 @@ fn check(event: &Value) {
     assert!(event.as_object().unwrap().keys().all(plain), "{event}");
 }
 
+/// Writes the times of `events` in one form: with nanoseconds that end with 0, header and JSON have different ones.
+fn without_trailing_zeros(mut events: Vec<Value>) -> Vec<Value> {
+    for event in &mut events {
+        event["time"] = event["time"].as_str().unwrap().parse::<jiff::Timestamp>().unwrap().to_string().into();
+    }
+    events
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn cloudevents_slack_and_files_are_notified_once_in_their_format() {
     if !require() {
@@ -88,7 +96,7 @@ async fn cloudevents_slack_and_files_are_notified_once_in_their_format() {
         events.iter().for_each(check);
         assert_eq!(notified(events), wanted);
     }
-    assert_eq!(structured, binary);
+    assert_eq!(without_trailing_zeros(structured.clone()), without_trailing_zeros(binary));
 
     let slack = at("/services/T0/B0/hidden");
     let text = slack[0].json()["text"].as_str().unwrap().to_owned();
