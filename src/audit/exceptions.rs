@@ -203,16 +203,14 @@ impl Exceptions {
 
     /// Excuses the results of an object that an exception matches at a time, and only those, whatever was excused before.
     /// `subjects` are the object and then its owners, each with its JSON: an exception for any of them excuses the object.
+    /// Results of rules that are no longer in force stay as they are until the object is evaluated again.
     pub(crate) fn apply(&self, subjects: &[(ObjectKey, Body)], findings: &mut [Finding], now: Timestamp) {
-        if subjects.is_empty() {
-            return findings.iter_mut().for_each(Finding::restore);
-        }
         let subjects: Vec<_> = subjects.iter().map(|(key, body)| (key, LazyCell::new(move || body.labels()))).collect();
         let namespaces: BTreeSet<&str> = subjects.iter().filter_map(|(key, _)| key.namespace.as_deref()).collect();
         let mut matching: HashMap<*const Exception, bool> = HashMap::new();
         for finding in findings {
-            finding.restore();
             let Some(rule) = self.rules.find(&finding.rule.policy, &finding.rule.name) else { continue };
+            finding.restore();
             let given = self.given_by_rule.get(&rule).into_iter().flatten();
             let given = given.filter_map(|index| self.given.get(*index)).map(|(_, exception)| exception);
             let is_excusable = self.may_be_excused(finding);
@@ -346,7 +344,7 @@ impl Exceptions {
         } else if expires <= now {
             (ExceptionState::Expired, format!("expired at {expires:.0}"))
         } else if results == 0 {
-            (ExceptionState::Unused, exception.unused())
+            (ExceptionState::Unused, exception.unused(excused))
         } else if left < NOTICE {
             let days = left.as_hours() / 24;
             let when = if days == 0 { "in less than a day".to_owned() } else { format!("in {days} days") };

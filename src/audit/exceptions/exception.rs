@@ -1,7 +1,7 @@
 //! One exception: which results it excuses, why and until when. Read from a `PolicyException`, in a file or in a cluster.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, HashMap},
     sync::{Arc, OnceLock},
 };
 
@@ -261,9 +261,11 @@ impl Exception {
         })
     }
 
-    /// Says that it excuses nothing, and why.
-    pub(crate) fn unused(&self) -> String {
-        if let Some(other) = self.preceded_by.get() {
+    /// Says that it excuses nothing, and why, given how many results each exception excuses.
+    pub(crate) fn unused(&self, excused: &HashMap<Arc<str>, usize>) -> String {
+        // What the other one excused may be gone.
+        if let Some(other) = self.preceded_by.get().filter(|other| excused.get(*other).is_some_and(|count| *count > 0))
+        {
             return format!("excuses nothing that {other} does not excuse");
         }
         if self.is_in_default {
