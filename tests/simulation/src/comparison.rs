@@ -286,16 +286,10 @@ impl ExpectedFindings {
         self
     }
 
-    /// Excludes the results of `dependents`, and announcements about them: violations that were covered until recently
-    /// are not announced yet.
+    /// Excludes the results of `dependents`.
     #[must_use]
-    pub fn without_dependents(
-        mut self,
-        dependents: &BTreeSet<(String, String, String)>,
-        announcements: &mut Vec<Announcement>,
-    ) -> Self {
+    pub fn without_dependents(mut self, dependents: &BTreeSet<(String, String, String)>) -> Self {
         self.listed.retain(|one| !dependents.contains(&ViolationKey::expected(one).object));
-        announcements.retain(|one| !dependents.contains(&one.about.object));
         self
     }
 

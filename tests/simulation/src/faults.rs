@@ -193,6 +193,14 @@ impl SharedFaults {
         Some(group)
     }
 
+    /// Returns the group that is missing from more than one of the next discoveries, if there is one: a replica that starts
+    /// then takes its kinds for ones that are not served.
+    pub fn misses_again(&self) -> Option<&'static str> {
+        let (group, times) = (*self.missing.lock().unwrap_or_else(PoisonError::into_inner))?;
+        let also = self.decide(None, |rates, _| rates.missing_group);
+        (times + u8::from(also == Some(group)) > 1).then_some(group)
+    }
+
     /// Whether there are no faults.
     pub fn is_clear(&self) -> bool {
         self.decide(true, |rates, _| rates.requests.is_empty() && rates.watches == 0)
@@ -277,12 +285,13 @@ impl Faults for ReplicaConnection {
         missing.map(str::to_owned).into_iter().collect()
     }
 
-    fn deliver(&self, _: &RequestInfo, _: usize) -> WatchFault {
+    fn deliver(&self, request: &RequestInfo, _: usize) -> WatchFault {
         if self.is_cut() {
             return WatchFault::Hang;
         }
         self.faults.decide(WatchFault::None, |rates, random| {
-            if random.u16(..1_000) >= rates.watches {
+            let is_spared = rates.only.is_some_and(|only| !only.concerns(request));
+            if is_spared || random.u16(..1_000) >= rates.watches {
                 return WatchFault::None;
             }
             match random.u8(..6) {

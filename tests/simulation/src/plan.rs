@@ -2,6 +2,7 @@
 
 mod admission_policies;
 mod bus;
+mod scenarios;
 mod sequences;
 mod troubles;
 
@@ -42,6 +43,8 @@ pub enum RunStep {
     Configure(ReplicaSettings),
     /// A replica starts, if it is not running.
     Start(u8),
+    /// The first replica starts, and reads a kind so many milliseconds late, until when nothing must be recorded.
+    StartUnread(usize, u16),
     /// A replica is killed: it loses its connections for good.
     Kill(u8),
     /// A replica stops.
@@ -118,6 +121,7 @@ impl RunStep {
             Self::Disconnect(_)
                 | Self::Reconnect(_)
                 | Self::SetFaults(_)
+                | Self::StartUnread(..)
                 | Self::MissGroup(..)
                 | Self::BeginOutage(_)
                 | Self::Forbid(_)
@@ -266,6 +270,10 @@ struct Generator {
 
 /// Returns the steps of a seed.
 pub fn steps(seed: u64) -> Vec<RunStep> {
+    scenarios::steps(seed).unwrap_or_else(|| random_steps(seed))
+}
+
+fn random_steps(seed: u64) -> Vec<RunStep> {
     let mut random = Rng::with_seed(seed);
     let size = Size::any(&mut random);
     let mut kinds: Vec<usize> = (0..KINDS.len()).filter(|kind| *kind != NAMESPACE).collect();

@@ -36,6 +36,8 @@ use crate::{
 
 /// A served status is cached for less than this.
 const KEEPING: Duration = Duration::from_mins(2);
+/// How long after its start a replica does not believe that a kind is not served.
+const BELIEVING: Duration = Duration::from_secs(6);
 /// The panics so far.
 static PANICS: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
@@ -105,6 +107,7 @@ async fn execute(steps: &[RunStep], report: &mut Report) -> anyhow::Result<()> {
         had_faults: false,
         lost_leases: 0,
         disturbed: Duration::ZERO,
+        started: Duration::ZERO,
         was_forbidden: false,
         gone_namespaces: BTreeSet::new(),
         writers: Vec::new(),
@@ -172,6 +175,8 @@ struct RunState {
     lost_leases: usize,
     /// When anything but an object last changed.
     disturbed: Duration,
+    /// When a replica last started.
+    started: Duration,
     /// Whether kaudit has lacked some right.
     was_forbidden: bool,
     /// The deleted namespaces.
@@ -269,6 +274,7 @@ impl RunState {
                 self.settings = *settings;
             }
             RunStep::Start(number) => self.start(*number)?,
+            RunStep::StartUnread(kind, milliseconds) => self.start_unread(*kind, *milliseconds).await?,
             RunStep::Kill(number) => {
                 if let Some(replica) = self.replicas.remove(number) {
                     replica.kill()?;
@@ -309,6 +315,7 @@ impl RunState {
             RunStep::MissGroup(group, times) => {
                 self.faults.miss(group, *times);
                 self.had_faults = true;
+                self.note_lacking();
             }
             RunStep::TakeLeases => self.take_leases().await?,
             RunStep::Forbid(kind) => {
@@ -372,8 +379,18 @@ impl RunState {
             }
             self.replicas
                 .insert(number, Replica::start(&self.server, &self.faults, &self.bus, &self.settings, number)?);
+            self.started = machine::elapsed();
+            self.note_lacking();
         }
         Ok(())
+    }
+
+    /// Records that a replica which has just started may believe that the kinds of a group are not served.
+    fn note_lacking(&mut self) {
+        let is_new = machine::elapsed() < self.started + BELIEVING;
+        if let Some(group) = self.faults.misses_again().filter(|_| is_new) {
+            self.history.note_lacking(group);
+        }
     }
 
     async fn stop_all(&mut self) -> anyhow::Result<()> {
