@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use crate::{
     cluster::KINDS,
     comparison::{self, Announcement, ListedObjects, ViolationKey},
+    excuses::EXCEPTIONS,
     policies::{ObjectsByName, Policy},
 };
 
@@ -95,8 +96,11 @@ impl History {
         self.is_disordered = true;
     }
 
-    /// Records that policies may be evaluated without the objects of a group that they look up.
+    /// Records that policies may be evaluated without the objects of a group that they look up, or without exceptions.
     pub fn note_lacking(&mut self, group: &str) {
+        if EXCEPTIONS.0.split('/').next() == Some(group) {
+            self.excused = Some(BTreeSet::new());
+        }
         let of_group = |kind: usize| KINDS[kind].api_version.split('/').next() == Some(group);
         let lacking = self.policies.iter().filter(|policy| policy.concerns().any(of_group));
         self.lacking.extend(lacking.map(Policy::name));
