@@ -169,6 +169,10 @@ impl Scenario {
                 self.steps.push(RunStep::SetFaults(faults));
             }
             _ => {
+                if self.random.bool() {
+                    let faults = self.faulty_watch(middle);
+                    self.steps.push(RunStep::SetFaults(faults));
+                }
                 self.write(object(top, name), contents);
                 self.write(object(middle, name), owned(top));
                 for number in 0..3 {
@@ -383,12 +387,14 @@ impl Scenario {
                 self.steps.push(RunStep::BreakBus(BusFault::LateWrites(self.random.u16(5_000..longest))));
             }
             let replica = self.random.u8(..2);
-            for number in 0..3 {
+            for number in 0..self.random.u8(2..4) {
                 team = !team;
                 self.write(name, Contents { team: team.then_some(0), ..Contents::default() });
                 self.wait();
                 if number == 0 && self.random.bool() {
                     self.steps.push(if self.random.bool() { RunStep::Kill(replica) } else { RunStep::Stop(replica) });
+                    // The next leader's writes are not late.
+                    self.steps.extend(self.random.bool().then_some(RunStep::RestoreBus));
                 }
             }
             self.start();
