@@ -186,13 +186,14 @@ impl Scenario {
     /// A kind that a policy looks up cannot be read for a while. It often has no objects.
     fn unread_lookups(&mut self) {
         let [own, other, ..] = self.kinds;
-        let other = if self.seldom(4) { WIDGET } else { other };
-        self.begin([own, own]);
-        let condition = match self.random.u8(..3) {
-            0 => PolicyCondition::HasPartner(other),
-            1 => PolicyCondition::IsUnique(other),
-            _ => PolicyCondition::HasRoom(other),
+        let (other, condition) = match self.random.u8(..6) {
+            0 => (WIDGET, PolicyCondition::HasPartner(WIDGET)),
+            1 => (NAMESPACE, PolicyCondition::HasTeamOfNamespace),
+            2 => (other, PolicyCondition::HasRoom(other)),
+            3 => (other, PolicyCondition::IsUnique(other)),
+            _ => (other, PolicyCondition::HasPartner(other)),
         };
+        self.begin([own, own]);
         self.policy((1, 0), condition, [own, own]);
         let mut starts_unread = self.random.bool();
         for _ in 0..2 {
