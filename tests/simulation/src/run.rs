@@ -2,6 +2,7 @@
 
 mod bucket;
 mod checks;
+mod stored;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
