@@ -14,6 +14,7 @@ use kaudit_test_support::settings::setting;
 const FAILED_ONCE: &[(u64, &str)] = &[
     (86, "an excused violation was reported because the first discovery lacked the kind of exceptions"),
     (219, "an excused violation was reported while its policy was being replaced"),
+    (1540, "a rule decided without the objects of an excluded kind, because one discovery lacked its group"),
     (2050, "a restart changed what the status says about two exceptions for one policy"),
 ];
 /// Number of further seeds.

@@ -74,6 +74,8 @@ pub struct Informer {
     /// The last known kinds of each group version: a stale version may be served without them.
     by_version: BTreeMap<(String, String), Vec<Arc<Kind>>>,
     scopes: BTreeMap<WatchScope, Followed>,
+    /// The kinds that are served but excluded, with the reason, and when a pass of discovery last had them.
+    excluded: BTreeMap<Arc<Kind>, (String, Instant)>,
     tasks: JoinSet<()>,
     /// When discovery is repeated earlier than usual.
     due: BTreeSet<Instant>,
@@ -107,6 +109,7 @@ impl Informer {
             wanted: BTreeSet::new(),
             by_version: BTreeMap::new(),
             scopes: BTreeMap::new(),
+            excluded: BTreeMap::new(),
             tasks: JoinSet::new(),
             due: BTreeSet::new(),
         }
@@ -186,19 +189,22 @@ impl Informer {
             && self.shared.options.expects_exceptions
             && !served.kinds.iter().any(|kind| is_exception(kind));
         let mut wanted = BTreeSet::new();
-        let mut excluded = Vec::new();
         for kind in &served.kinds {
             match self.selection.excludes(kind) {
-                Some(why) => excluded.push((kind.clone(), why)),
+                Some(why) => drop(self.excluded.insert(kind.clone(), (why, Instant::now()))),
                 None => wanted.extend(self.scopes_of(kind)),
             }
         }
+        self.excluded.retain(|kind, (_, seen)| {
+            let is_replaced = served.kinds.iter().any(|other| other != kind && other.is_version_of(kind));
+            !is_replaced && seen.elapsed() < ABSENT && self.selection.excludes(kind).is_some()
+        });
         let before = std::mem::replace(&mut self.wanted, wanted);
         // While a group's server is down, its kinds are not listed, but they still exist.
         let stale = |scope: &WatchScope| {
             served.stale.iter().any(|stale| stale.group == scope.kind.group && stale.version == scope.kind.version)
         };
-        let deselected = |scope: &WatchScope| excluded.iter().any(|(kind, _)| scope.kind.is_version_of(kind));
+        let deselected = |scope: &WatchScope| self.excluded.keys().any(|kind| scope.kind.is_version_of(kind));
         // Its CRD was replaced by one with the other scope, so its list and watch return objects of the new kind.
         let rescoped = |scope: &WatchScope| self.wanted.iter().any(|new| new.kind.has_other_scope_than(&scope.kind));
         for (scope, followed) in &mut self.scopes {
@@ -231,6 +237,7 @@ impl Informer {
             self.rediscover(&[CONFIRM]);
         }
         let unserved = self.unserved(served);
+        let excluded = self.excluded.iter().map(|(kind, (why, _))| (Arc::clone(kind), why.clone())).collect();
         self.shared
             .send(Change::Discovered(Discovered {
                 unserved,

@@ -75,6 +75,23 @@ async fn kinds_of_an_earlier_run_may_be_missing_for_as_long_as_others() {
     assert_eq!(believed_after(false).await, ABSENT);
 }
 
+#[tokio::test(start_paused = true)]
+async fn an_excluded_kind_stays_excluded_although_some_passes_lack_it() {
+    let (sender, mut changes) = mpsc::channel(100);
+    let selection = Selection { exclude: vec!["carts.shop.example.com".parse().unwrap()], ..Selection::default() };
+    let mut informer = Informer::new(silent(), selection, ReadOptions::once(Secrets::Redact), sender);
+    let mut excluded = async |kinds: &[&str]| {
+        informer.follow_discovery(pass(kinds, &[])).await;
+        let Some(Change::Discovered(found)) = changes.recv().await else { panic!() };
+        found.excluded.into_iter().map(|(kind, _)| kind.version.clone()).collect::<Vec<_>>()
+    };
+    assert_eq!(excluded(&["v1/carts"]).await, ["v1"]);
+    assert_eq!(excluded(&[]).await, ["v1"]);
+    assert_eq!(excluded(&["v2/carts"]).await, ["v2"]);
+    sleep(ABSENT).await;
+    assert_eq!(excluded(&[]).await, [""; 0]);
+}
+
 /// Returns a cluster that never answers.
 fn silent() -> Clients {
     let answer = |_: Request<Body>| std::future::pending::<Result<Response<Answer>, std::io::Error>>();

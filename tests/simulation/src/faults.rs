@@ -185,6 +185,11 @@ impl SharedFaults {
         *self.missing.lock().unwrap_or_else(PoisonError::into_inner) = Some((group, times));
     }
 
+    /// Ends that.
+    pub fn find_all(&self) {
+        *self.missing.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
     /// Returns the group that is missing from this discovery, if there is one.
     fn next_missing(&self) -> Option<&'static str> {
         let mut missing = self.missing.lock().unwrap_or_else(PoisonError::into_inner);

@@ -321,7 +321,8 @@ impl RunState {
         if self.files.policies.is_empty() {
             return Ok(());
         }
-        // Requests that hang because of faults time out before.
+        // Everything is discovered, and requests that hang because of faults time out before.
+        self.faults.find_all();
         sleep(SETTLED.max((self.disturbed + GIVING_UP).saturating_sub(machine::elapsed()))).await;
         let (before, sent) = (self.stored(), self.server.requests().len());
         let mirrored = self.bus.written().len();
