@@ -37,7 +37,7 @@ use crate::{
     faults::{ReplicaConnection, SharedFaults},
     policies::{Dialect, Policy},
     policy_files::POLICIES,
-    server::{ApiServer, NoFaults},
+    server::{ApiServer, Faults, NoFaults, RequestFault, RequestInfo},
 };
 
 /// The file with the notifications of all replicas.
@@ -325,13 +325,28 @@ async fn get(port: u16, path: &str) -> anyhow::Result<String> {
     Ok(body.to_owned())
 }
 
-/// Runs `kaudit check --once` without faults; returns its exit code and its JSON output.
+/// A server whose lists of Nodes take long, so that a check lasts longer than the pause before a failed request is
+/// repeated.
+struct LateNodes;
+
+impl Faults for LateNodes {
+    fn decide(&self, request: &RequestInfo) -> RequestFault {
+        if request.resource == "nodes" {
+            RequestFault::DelayAnswer(Duration::from_secs(10))
+        } else {
+            RequestFault::None
+        }
+    }
+}
+
+/// Runs `kaudit check --once`, without faults but for late Nodes for [`CHECKER`]; returns its exit code and its JSON output.
 ///
 /// # Errors
 ///
 /// If it has no output.
 pub async fn once(server: &ApiServer, settings: &ReplicaSettings, user: &str) -> anyhow::Result<(u8, Value)> {
-    let transport = server.transport(HOME, user, Arc::new(NoFaults));
+    let faults: Arc<dyn Faults> = if user == CHECKER { Arc::new(LateNodes) } else { Arc::new(NoFaults) };
+    let transport = server.transport(HOME, user, faults);
     let file = "once.json";
     let mut arguments = settings.arguments();
     arguments.extend(["--once", "-o=json=once.json"].map(str::to_owned));
