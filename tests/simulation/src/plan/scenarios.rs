@@ -136,16 +136,13 @@ impl Scenario {
         if self.seldom(3) {
             self.policy((1, 0), PolicyCondition::HasNoTeam, [middle, part]);
         }
-        let is_running = self.random.usize(1..4);
-        for comparison in 0..3 {
-            for number in 0..self.random.usize(3..9) {
-                if comparison == 0 && number == is_running {
-                    self.start();
-                }
+        for _ in 0..self.random.u8(1..4) {
+            self.change_family([top, middle, part]);
+        }
+        self.start();
+        for _ in 0..3 {
+            for _ in 0..self.random.u8(3..9) {
                 self.change_family([top, middle, part]);
-            }
-            if comparison == 0 {
-                self.start();
             }
             self.steps.push(RunStep::Compare);
         }
