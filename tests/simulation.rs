@@ -3,11 +3,15 @@
 #![expect(clippy::print_stdout, clippy::panic, reason = "a test without a harness")]
 
 use std::{
+    collections::BTreeMap,
     process::ExitCode,
     time::{Duration, Instant},
 };
 
-use kaudit_simulation::{plan, seeds};
+use kaudit_simulation::{
+    run::Report,
+    seeds::{self, SeedOutcome},
+};
 use kaudit_test_support::settings::setting;
 
 /// Seeds that failed once, with the failure.
@@ -21,51 +25,50 @@ const FAILED_ONCE: &[(u64, &str)] = &[
 const OTHERS: u64 = 300;
 /// Time limit for the further seeds.
 const LONGEST: Duration = Duration::from_secs(80);
-/// Number of seeds that run twice, to compare their requests.
-const REPEATED: u64 = 5;
+/// Number of the further seeds that run twice, to compare their requests.
+const REPEATED: u64 = 50;
 
 fn main() -> ExitCode {
     let first: u64 = setting("KAUDIT_TEST_SEED").unwrap_or(1);
     println!("simulation: {} seeds that failed once, and up to {OTHERS} from {first}", FAILED_ONCE.len());
     let begun = Instant::now();
+    let repeated = first..first.saturating_add(REPEATED);
     let chosen = FAILED_ONCE.iter().map(|(seed, _)| *seed).chain(first..first.saturating_add(OTHERS));
-    let at_once = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    let (mut runs, mut failures) = (0, 0);
-    let done = seeds::all(chosen, at_once, |outcome| {
+    let (mut runs, mut failures, mut reports) = (0, 0, BTreeMap::new());
+    run_all(chosen, |SeedOutcome { seed, report }| {
         runs += 1;
-        if let Some(failure) = outcome.report.failure {
+        if let Some(failure) = &report.failure {
             failures += 1;
-            println!("seed {}: {failure}", outcome.seed);
-            println!("again: cargo run --release --example simulate -- --first-seed {}", outcome.seed);
+            println!("seed {seed}: {failure}");
+            println!("again: cargo run --release --example simulate -- --first-seed {seed}");
+        }
+        if repeated.contains(&seed) {
+            reports.insert(seed, report);
         }
         runs >= FAILED_ONCE.len() && begun.elapsed() > LONGEST
     });
-    if let Err(error) = done {
-        panic!("{error}");
-    }
-    for seed in first..first.saturating_add(REPEATED) {
-        let steps = plan::steps(seed);
-        match (seeds::one(seed, &steps), seeds::one(seed, &steps)) {
-            (Ok(one), Ok(other)) if one == other && !one.trace.is_empty() => {}
-            (one, other) => {
-                failures += 1;
-                println!("seed {seed} gives different runs: {}", difference(one, other));
-            }
+    run_all(repeated, |SeedOutcome { seed, report }| {
+        let before = reports.remove(&seed);
+        if let Some(before) = before.filter(|before| *before != report || report.trace.is_empty()) {
+            failures += 1;
+            println!("seed {seed} gives different runs: {}", difference(&before, &report));
         }
-    }
+        reports.is_empty()
+    });
     println!("simulation: {runs} runs, {failures} failures");
     if failures == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
+/// Runs these seeds, until `done` returns true.
+fn run_all(chosen: impl Iterator<Item = u64>, done: impl FnMut(SeedOutcome) -> bool) {
+    let at_once = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    if let Err(error) = seeds::all(chosen, at_once, done) {
+        panic!("{error}");
+    }
+}
+
 /// Returns the first difference between the requests of two runs.
-fn difference(
-    one: std::io::Result<kaudit_simulation::run::Report>,
-    other: std::io::Result<kaudit_simulation::run::Report>,
-) -> String {
-    let (one, other) = match (one, other) {
-        (Ok(one), Ok(other)) => (one, other),
-        (Err(error), _) | (_, Err(error)) => return error.to_string(),
-    };
+fn difference(one: &Report, other: &Report) -> String {
     let mut lines = one.trace.lines().zip(other.trace.lines());
     lines.find(|(one, other)| one != other).map_or_else(
         || format!("{:?} and {:?}", one.failure, other.failure),

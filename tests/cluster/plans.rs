@@ -116,6 +116,7 @@ impl PlannedRun {
                 self.settings = ReplicaSettings { in_cluster: false, slow_events: false, ..*settings };
             }
             RunStep::Start(number) => self.start_replica(*number).await,
+            RunStep::StartUnread(..) => self.start_replica(0).await,
             RunStep::Kill(number) => {
                 if let Some(replica) = self.replicas.remove(number) {
                     replica.kill();
