@@ -15,7 +15,7 @@ use crate::{
 
 /// Separates these random numbers from the others of a seed.
 const STREAM: u64 = 0x3d0c_96f4_1b7a_e285;
-/// Kinds with owners, of which a scenario has some.
+/// Namespaced kinds; each scenario has some of them.
 const KINDS: [usize; 6] = [0, 1, 2, 4, 5, 6];
 /// Waits, in milliseconds: within an evaluation, between two reads of policies, until Events and reports are written.
 const WAITS: [u32; 4] = [60, 1_500, 1_500, 15_000];
@@ -68,7 +68,7 @@ const fn object(kind: usize, name: u8) -> ObjectName {
 }
 
 impl Scenario {
-    /// Whether something happens that happens once in `times`.
+    /// Returns true once in `times` on average.
     fn seldom(&mut self, times: u8) -> bool {
         self.random.u8(..times) == 0
     }
