@@ -90,8 +90,9 @@ pub(super) struct MirrorSession<'s> {
     heartbeat: u64,
     rival: Rival,
     next_heartbeat: Instant,
-    /// Whether the bucket was read again: a leader before this one may have written after the first time.
-    is_verified: bool,
+    /// When the bucket is read again, if that is still to be done: a leader before this one may have written after the
+    /// first time.
+    verification: Option<Instant>,
     /// The keys of resolved violations, the oldest first.
     ended: VecDeque<BucketKey>,
     /// The time in microseconds until which resolved violations are written.
@@ -130,7 +131,7 @@ impl<'s> MirrorSession<'s> {
             heartbeat: 0,
             rival: past.rival,
             next_heartbeat: now,
-            is_verified: false,
+            verification: Some(now + HEARTBEAT),
             ended: VecDeque::new(),
             ended_until: i64::MIN,
             former: BTreeMap::new(),
@@ -163,9 +164,9 @@ impl<'s> MirrorSession<'s> {
                 None => return Ok(()),
             }
             if Instant::now() >= self.next_heartbeat {
-                if !self.is_verified {
+                if self.verification.take_if(|due| *due <= Instant::now()).is_some() {
                     self.read().await?;
-                    (self.is_verified, known) = (true, None);
+                    known = None;
                 }
                 self.beat().await?;
             }

@@ -16,7 +16,12 @@ use crate::{
         overview::Progress,
         result::{AuditResult, Ended, Entry},
     },
-    fleet::{clusters::Cluster, memory::MemoryServer, view::ClusterStatus},
+    fleet::{
+        bucket::{BucketServer as _, BucketWrite},
+        clusters::Cluster,
+        memory::MemoryServer,
+        view::ClusterStatus,
+    },
     judge::set::PolicySet,
     model::{coverage::Coverage, object::ObjectRef, shard::Shard, verdict::Finding},
 };
@@ -211,6 +216,28 @@ async fn failures_lose_nothing() {
     until_mirrored(&server, &pipeline).await;
     sleep(Duration::from_secs(90)).await;
     assert_eq!(health.borrow().trouble, "");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_late_write_of_a_former_leader_does_not_stay() {
+    for is_down_at_first in [false, true] {
+        let server = MemoryServer::default();
+        let (former, _health, running) = start(&server, "u", "kaudit/kaudit");
+        former.set(|result| result.results = vec![entry(Some("shop"), "a", "late")]);
+        until_mirrored(&server, &former).await;
+        running.abort();
+        let late = server.bucket("blue").into_iter().filter(|(key, _)| key.contains(".results."));
+        let late: Vec<_> = late.map(|(key, kept)| BucketWrite::put(key, kept.value.to_vec())).collect();
+        server.set_down(is_down_at_first);
+        let (pipeline, _health, _running) = start(&server, "u", "kaudit/kaudit");
+        pipeline.set(|result| result.results = vec![entry(Some("shop"), "a", "now")]);
+        sleep(Duration::from_secs(5)).await;
+        server.set_down(false);
+        until_mirrored(&server, &pipeline).await;
+        server.open("blue").await.unwrap().write(&late).await.unwrap();
+        sleep(Duration::from_mins(2)).await;
+        assert_eq!(read(&server).result(Timestamp::now()).unwrap().unwrap().results, pipeline.result().results);
+    }
 }
 
 #[tokio::test(start_paused = true)]

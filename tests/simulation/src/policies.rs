@@ -283,9 +283,10 @@ impl Policy {
         self.condition.looks_up("any").is_some()
     }
 
-    /// Returns the kinds that it applies to or looks up.
+    /// Returns the kinds that it applies to, looks up, or is bound by.
     pub fn concerns(&self) -> impl Iterator<Item = usize> {
-        self.kinds.into_iter().chain(self.condition.looks_up("any"))
+        let by_namespace = matches!(self.bound, BoundObjects::OfNamespacesWithTeam(_)).then_some(NAMESPACE);
+        self.kinds.into_iter().chain(self.condition.looks_up("any")).chain(by_namespace)
     }
 
     /// Returns its results for all objects at the time `now`, without excused ones. It reads values of Secrets if

@@ -42,6 +42,8 @@ const CALM: Duration = Duration::from_mins(3);
 const GIVING_UP: Duration = Duration::from_mins(2);
 /// How long it takes until counts are written, also by a new leader.
 const SETTLED: Duration = Duration::from_secs(80);
+/// How long it takes until the counts of a day are written if that failed.
+const COUNTED: Duration = Duration::from_mins(6);
 /// How long it takes until a report with a former time is written again.
 const CORRECTED: Duration = Duration::from_secs(20);
 /// How long nothing may be written afterwards.
@@ -210,7 +212,8 @@ impl RunState {
         if self.files.policies.is_empty() {
             return Ok(());
         }
-        sleep(SETTLED).await;
+        // The counts of a day are written later if that failed at first.
+        sleep(SETTLED.max((self.disturbed + COUNTED).saturating_sub(machine::elapsed()))).await;
         let (before, mirrored) = (self.lasting(), self.bus.written().len());
         let numbers: Vec<u8> = self.replicas.keys().copied().collect();
         self.stop_all().await?;
