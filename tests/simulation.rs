@@ -20,6 +20,9 @@ const FAILED_ONCE: &[(u64, &str)] = &[
     (219, "an excused violation was reported while its policy was being replaced"),
     (1540, "a rule decided without the objects of an excluded kind, because one discovery lacked its group"),
     (2050, "a restart changed what the status says about two exceptions for one policy"),
+    (2365, "a violation was resolved at a restart at which Namespaces could not be read, because its rule reads them"),
+    (3171, "the same for a rule that selects Namespaces"),
+    (3355, "a late write of a former leader stayed in the bucket, because the bus failed when the next one began"),
 ];
 /// Number of further seeds.
 const OTHERS: u64 = 300;

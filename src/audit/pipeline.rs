@@ -283,6 +283,7 @@ impl Pipeline {
         let span = if self.objects.are_streamed() { Span::default() } else { trace(&verdict, queued) };
         self.results.excuse(&self.objects, &mut verdict);
         self.results.withhold(&self.objects, &mut verdict);
+        self.schedule.leave_undecided(&self.objects, &mut verdict);
         if is_present {
             self.results.check_room(&self.objects, &mut verdict);
             self.schedule.retries.note(&verdict.key, verdict.unfinished);

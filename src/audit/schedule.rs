@@ -26,7 +26,7 @@ use crate::{
     model::{
         body::Body,
         object::{Object, ObjectKey, Projected},
-        verdict::Verdict,
+        verdict::{Outcome, Verdict},
     },
     source::change::WatchScope,
 };
@@ -212,6 +212,15 @@ impl Schedule {
         // The object may be gone, replaced, or queued again for newer policies.
         let is_present = objects.cache.has(&verdict.key, &verdict.uid);
         (queued, !deleted && is_present && verdict.policies == self.policies.set.digest)
+    }
+
+    /// Marks the errors of a verdict as ones that may not recur, if its rules may need a Namespace and none has been read yet:
+    /// what is known of these rules stays until then.
+    pub(super) fn leave_undecided(&mut self, objects: &WatchedObjects, verdict: &mut Verdict) {
+        if self.policies.dependencies(&verdict.key.kind).namespace && objects.awaits_namespace_of(&verdict.key) {
+            let errors = verdict.results.iter().filter(|result| result.outcome == Outcome::Error);
+            verdict.undecided.extend(errors.map(|error| [&error.rule.policy, &error.rule.name].map(Arc::clone)));
+        }
     }
 
     /// Notes that there was a verdict about an object.

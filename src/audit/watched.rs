@@ -144,6 +144,12 @@ impl WatchedObjects {
         own().or_else(|| self.cluster.as_ref()?.namespace_of(key))
     }
 
+    /// Whether the Namespace of an object may be read later, but no Namespace has been read yet.
+    pub(super) fn awaits_namespace_of(&self, key: &ObjectKey) -> bool {
+        let is_namespace = |scope: &WatchScope| scope.kind.is("", "Namespace");
+        key.namespace.is_some() && self.gate.scopes().any(is_namespace) && !self.gate.joined().any(is_namespace)
+    }
+
     /// Returns an object and its owners with their contents: an exception that matches any of them excuses its violations.
     pub(super) fn with_owners(&self, key: &ObjectKey) -> Vec<(ObjectKey, Body)> {
         // Of a deleted object only the name is left.

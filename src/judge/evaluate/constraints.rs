@@ -19,12 +19,7 @@ impl ObjectEvaluation<'_> {
             Err(why) => {
                 let message = format!("cannot be matched: {why}");
                 let rule = &constraint.rule;
-                return self.results.push_undecided(error(
-                    &constraint.policy,
-                    &rule.name,
-                    rule.source.clone(),
-                    &message,
-                ));
+                return self.results.push(error(&constraint.policy, &rule.name, rule.source.clone(), &message));
             }
         }
         let Some((group, entrypoint)) = unit.groups.first().and_then(|group| Some((group, group.entrypoints.first()?)))

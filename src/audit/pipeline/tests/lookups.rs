@@ -94,7 +94,7 @@ fn slice(name: &str) -> Object {
     Received::read(&json.to_string()).into_object(&slices().kind, Secrets::Full, 0).unwrap()
 }
 
-async fn read(live: &Live, scope: &WatchScope, objects: Vec<Object>) {
+pub(super) async fn read(live: &Live, scope: &WatchScope, objects: Vec<Object>) {
     live.send(Change::Listing(scope.clone())).await;
     for object in objects {
         live.send(Change::Seen(scope.clone(), object)).await;

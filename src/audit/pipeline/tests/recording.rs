@@ -1,6 +1,6 @@
 //! What is reported when a term of recording begins late, and when policies change.
 
-use super::*;
+use super::{lookups::read, *};
 use crate::model::verdict::Source;
 
 fn begin(reported: &Arc<Mutex<Vec<Delta>>>) -> Term {
@@ -78,6 +78,38 @@ async fn recorded_kinds_that_discovery_lacks_are_kept_until_it_is_believed() {
             resolved = reported(&live);
         }
         assert_eq!(resolved, ["- Gone: Gone"], "begins late: {begins_late}");
+    }
+}
+
+#[tokio::test]
+async fn recorded_violations_of_rules_that_need_a_namespace_stay_open_until_namespaces_are_read() {
+    let pod = || object("Pod", "n", "p", 1, &json!({}));
+    let namespace = |stage| object("Namespace", "", "n", 2, &json!({"metadata": {"labels": {"stage": stage}}}));
+    let live = Live::recording(load(&[("prod.yaml", IN_PROD)]), SETTINGS, None);
+    live.term(begin(&live.reported)).await;
+    live.sync(vec![namespace("prod"), pod()]).await;
+    live.until(&["p: p is in production"]).await;
+    let recorded = || {
+        let mut recorded = Recorded::default();
+        live.reported.lock().unwrap().iter().for_each(|delta| recorded.add(recorded_object(delta)));
+        recorded
+    };
+    for (stage, reported_in_the_end) in [("prod", &[][..]), ("test", &["- p: p is in production"])] {
+        let again = Live::recording(load(&[("prod.yaml", IN_PROD)]), SETTINGS, None);
+        again.term(Term::Begin(recorded(), Box::new(ReportSink(Arc::clone(&again.reported))))).await;
+        for kind in ["Namespace", "Pod"] {
+            again.send(Change::Appeared(scope(kind))).await;
+        }
+        let why = Unreadable { state: State::Failed, message: "down".to_owned() };
+        again.send(Change::Unreadable(scope("Namespace"), why)).await;
+        read(&again, &scope("Pod"), vec![pod()]).await;
+        again.send(Change::Discovered(Discovered::default())).await;
+        let unknown = "p: cannot be matched: its namespaceSelector needs the Namespace n, which was not found";
+        again.until(&["p: p is in production", unknown]).await;
+        assert_eq!(reported(&again), [""; 0], "{stage}");
+        read(&again, &scope("Namespace"), vec![namespace(stage)]).await;
+        again.until(if stage == "prod" { &["p: p is in production"] } else { &[] }).await;
+        assert_eq!(reported(&again), reported_in_the_end, "{stage}");
     }
 }
 

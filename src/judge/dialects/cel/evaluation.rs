@@ -152,7 +152,7 @@ impl BoundPolicy {
         if let Some(name) = subject.namespace.filter(|_| namespace_is_missing && !subject.is_namespace())
             && self.reads_namespace
         {
-            return Err(NotEvaluated::Undecided(format!("it reads the Namespace {name}, which was not found")));
+            return Err(NotEvaluated::Error(format!("it reads the Namespace {name}, which was not found")));
         }
         if let Some(why) = self.others.unread(subject) {
             return Err(NotEvaluated::Undecided(why));
@@ -343,7 +343,7 @@ fn check_match(matching: &AdmissionMatch, field: &str, subject: &Subject<'_>) ->
                 kind.plural, kind.version
             )))
         }
-        Err(why) => Err(NotEvaluated::Undecided(format!("cannot be matched: {why}"))),
+        Err(why) => Err(NotEvaluated::Error(format!("cannot be matched: {why}"))),
     }
 }
 

@@ -120,11 +120,6 @@ fn the_namespace_is_needed_only_for_objects_that_are_otherwise_matched() {
     assert!(of(namespace(r#"{"env":"dev"}"#)).is_empty());
     let missing = "error cannot be matched: its namespaceSelector needs the Namespace shop, which was not found";
     assert_eq!(of(None), [missing]);
-    // What was violated before stays so until it can be decided.
-    assert_eq!(judge(&set, pod(""), None).undecided.len(), 1);
-    let reading = "validations: [{expression: \"namespaceObject.metadata.name == 'a'\"}]";
-    let reading = Arc::new(load(&policy("p", reading, DENY)));
-    assert_eq!(judge(&reading, pod(""), None).undecided.len(), 1);
     let service = object(&Kind::sample("", "services", "Service"), Some("shop"), "web", "");
     assert!(shown(&judge(&set, service, None)).is_empty());
     let depends = set.dependencies(&Kind::sample("", "pods", "Pod"));
