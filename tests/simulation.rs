@@ -27,7 +27,7 @@ const FAILED_ONCE: &[(u64, &str)] = &[
 /// Number of further seeds.
 const OTHERS: u64 = 300;
 /// Time limit for the further seeds.
-const LONGEST: Duration = Duration::from_secs(80);
+const LONGEST: Duration = Duration::from_secs(70);
 /// Number of the further seeds that run twice, to compare their requests.
 const REPEATED: u64 = 50;
 
