@@ -185,7 +185,7 @@ impl SharedFaults {
         *self.missing.lock().unwrap_or_else(PoisonError::into_inner) = Some((group, times));
     }
 
-    /// Ends that.
+    /// No group is missing from further discoveries.
     pub fn find_all(&self) {
         *self.missing.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }

@@ -88,6 +88,14 @@ impl Scenario {
         Contents { team, noise: self.random.u8(..4), ..Contents::default() }
     }
 
+    /// Writes so many objects of a kind.
+    fn write_objects(&mut self, kind: usize, count: u8) {
+        for name in 0..count {
+            let contents = self.contents();
+            self.write(object(kind, name), contents);
+        }
+    }
+
     /// Adds a policy of a random dialect.
     fn policy(&mut self, (number, variant): (u8, u8), condition: PolicyCondition, kinds: [usize; 2]) -> Policy {
         const DIALECTS: [Dialect; 5] =
@@ -272,10 +280,7 @@ impl Scenario {
         let [kind, ..] = self.kinds;
         self.begin([kind, kind]);
         self.settings.slow_events = self.seldom(4);
-        for name in 0..3 {
-            let contents = self.contents();
-            self.write(object(kind, name), contents);
-        }
+        self.write_objects(kind, 3);
         self.start();
         self.steps.push(RunStep::Wait(self.random.u32(..30_000)));
         for _ in 0..2 {
@@ -304,10 +309,7 @@ impl Scenario {
     fn late_exceptions(&mut self) {
         let [kind, ..] = self.kinds;
         let policy = self.begin([kind, kind]);
-        for name in 0..3 {
-            let contents = self.contents();
-            self.write(object(kind, name), contents);
-        }
+        self.write_objects(kind, 3);
         let expires = self.seldom(4).then(|| BEGIN + i64::from(self.random.u8(1..10)) * 60);
         let excuse = Excuse { policy: policy.name(), namespace: 0, by_file: self.seldom(4), expires };
         self.steps.push(RunStep::Excuse(excuse.clone()));
@@ -405,10 +407,7 @@ impl Scenario {
     fn unread_kinds(&mut self) {
         let [kind, late, ..] = self.kinds;
         self.begin([kind, kind]);
-        for name in 0..2 {
-            let contents = self.contents();
-            self.write(object(kind, name), contents);
-        }
+        self.write_objects(kind, 2);
         self.steps.push(RunStep::StartUnread(late, self.random.u16(2_000..20_000)));
         self.wait();
         self.steps.push(RunStep::Compare);

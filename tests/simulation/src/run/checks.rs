@@ -213,7 +213,7 @@ impl RunState {
             return Ok(());
         }
         // The counts of a day are written later if that failed at first.
-        sleep(SETTLED.max((self.disturbed + COUNTED).saturating_sub(machine::elapsed()))).await;
+        self.wait_since_trouble(COUNTED).await;
         let (before, mirrored) = (self.lasting(), self.bus.written().len());
         let numbers: Vec<u8> = self.replicas.keys().copied().collect();
         self.stop_all().await?;
@@ -326,7 +326,7 @@ impl RunState {
         }
         // Everything is discovered, and requests that hang because of faults time out before.
         self.faults.find_all();
-        sleep(SETTLED.max((self.disturbed + GIVING_UP).saturating_sub(machine::elapsed()))).await;
+        self.wait_since_trouble(GIVING_UP).await;
         let (before, sent) = (self.stored(), self.server.requests().len());
         let mirrored = self.bus.written().len();
         sleep(QUIET).await;
@@ -348,6 +348,11 @@ impl RunState {
             None => changed(&before, &self.stored()),
         }?;
         self.only_heartbeats(mirrored, QUIET)
+    }
+
+    /// Waits until everything is settled, and so long has passed since the last trouble.
+    async fn wait_since_trouble(&self, long: Duration) {
+        sleep(SETTLED.max((self.disturbed + long).saturating_sub(machine::elapsed()))).await;
     }
 
     /// Whether results change with time.
